@@ -1,0 +1,1 @@
+"""Sparse kernel SVMs on data that does not fit in memory."""

@@ -1,0 +1,40 @@
+"""Files that either exist whole or not at all."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; publish it under `path` when the block succeeds.
+
+    The data reaches the disk before the name does, so a crash at any instant leaves either the
+    old file, or the new one, or a temporary that `sweep` removes: never half a file.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(path)
+        fsync_directory(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def fsync_directory(directory: Path) -> None:
+    """Make renames inside `directory` survive a power cut."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sweep(directory: Path) -> None:
+    """Remove temporaries that a killed process left in `directory`."""
+    for leftover in directory.glob(".*.tmp"):
+        leftover.unlink(missing_ok=True)
