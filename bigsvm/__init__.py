@@ -1,1 +1,15 @@
 """Sparse kernel SVMs on data that does not fit in memory."""
+
+from typing import Any
+
+__version__ = "0.1.0"
+__all__ = ["Model", "load_model"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that commands start quickly."""
+    if name in __all__:
+        from bigsvm import model
+
+        return getattr(model, name)
+    raise AttributeError(f"module 'bigsvm' has no attribute {name!r}")

@@ -1,0 +1,24 @@
+"""Where the data lives: all that a solver ever asks of it."""
+
+from typing import Protocol
+
+import numpy as np
+
+
+class Backend(Protocol):
+    """Serves rows, kernel columns and kernel products; holds no state of the training.
+
+    The values are the same bits whoever serves them, in however many pieces.
+    """
+
+    n: int
+    d: int
+
+    def gather(self, indices: np.ndarray) -> np.ndarray:
+        """The patterns `indices`, (q, d) float32, in the order asked."""
+
+    def columns(self, rows: np.ndarray, out: np.ndarray, slots: np.ndarray) -> None:
+        """Write the kernel column of row j, k(row j, pattern i) for all i, to ``out[slots[j]]``."""
+
+    def matvec(self, rows: np.ndarray, coef: np.ndarray) -> np.ndarray:
+        """sum_j coef_j k(row j, pattern i) for all i, (n,) float64, without storing the columns."""

@@ -1,0 +1,157 @@
+"""A trained classifier: support vectors, coefficients, and all that is needed to use them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigsvm.errors import UserError
+from bigsvm.scaling import Scaling
+from bigsvm.sealed import read_sealed, write_sealed
+
+FORMAT = "bigsvm model 1"
+_ROWS_AT_A_TIME = 65_536
+
+
+@dataclass(frozen=True)
+class Model:
+    """A sparse kernel SVM, ``f(x) = sum_j dual_coef_j k(support_vector_j, x)``.
+
+    Attributes
+    ----------
+    support_vectors : (m, d) float32
+        As the training saw them, that is, scaled.
+    dual_coef : (m,) float64
+        alpha_j y_j.
+    support_index : (m,) int64
+        The rows of the training set they came from, ascending.
+    kernel : dict
+        Name and parameters.
+    classes : tuple
+        Original labels of f < 0 and of f >= 0.
+    scaling : Scaling or None
+        What `prepare` did to the training data; `decision_function` does the same to raw rows.
+    about : dict
+        Where it came from: algorithm, C, iteration, n_working, source, fingerprint, ...
+    """
+
+    support_vectors: np.ndarray
+    dual_coef: np.ndarray
+    support_index: np.ndarray
+    kernel: Mapping[str, Any]
+    classes: tuple[Any, Any]
+    scaling: Scaling | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_support(self) -> int:
+        """Number of support vectors."""
+        return len(self.dual_coef)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row."""
+        return int(self.support_vectors.shape[1])
+
+    def decision_function(self, X: np.ndarray, *, scaled: bool = False) -> np.ndarray:
+        """The decision values of rows.
+
+        Parameters
+        ----------
+        X : (rows, features) array
+            Raw rows, as they were before `prepare` scaled them.
+        scaled : bool
+            The rows are scaled already, as in a prepared store.
+        """
+        X = np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise UserError(
+                f"rows of shape {X.shape} given to a model of {self.n_features} features; "
+                f"it takes (rows, {self.n_features})"
+            )
+        parts = [
+            decisions([self], X[start : start + _ROWS_AT_A_TIME], scaled=scaled)[0]
+            for start in range(0, len(X), _ROWS_AT_A_TIME)
+        ]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def predict(self, X: np.ndarray, *, scaled: bool = False) -> np.ndarray:
+        """The original class label of each row; see `decision_function`."""
+        return self.labels_of(self.decision_function(X, scaled=scaled))
+
+    def labels_of(self, decision: np.ndarray) -> np.ndarray:
+        """The class labels that go with decision values."""
+        return np.asarray(self.classes)[(decision >= 0).astype(int)]
+
+    def save(self, path: Path | str) -> None:
+        """Write the model to a safetensors file; the same model gives the same bytes."""
+        arrays = {
+            "support_vectors": self.support_vectors,
+            "dual_coef": self.dual_coef,
+            "support_index": self.support_index,
+        }
+        about = {
+            "format": FORMAT,
+            "kernel": dict(self.kernel),
+            "classes": list(self.classes),
+            "scaling": self.scaling.to_json() if self.scaling else None,
+            "about": dict(self.about),
+        }
+        write_sealed(Path(path), arrays, about)
+
+
+def load_model(path: Path | str) -> Model:
+    """Load a model or snapshot. Safe with files from strangers: they are data, never code."""
+    path = Path(path)
+    arrays, about = read_sealed(path)
+    if about.get("format") != FORMAT:
+        raise UserError(f"{path}: is {about.get('format', 'something else')!r}, not {FORMAT!r}")
+    scaling = about["scaling"]
+    return Model(
+        arrays["support_vectors"],
+        arrays["dual_coef"],
+        arrays["support_index"],
+        about["kernel"],
+        (about["classes"][0], about["classes"][1]),
+        Scaling.from_json(scaling) if scaling else None,
+        about["about"],
+    )
+
+
+def decisions(models: list[Model], X: np.ndarray, *, scaled: bool = False) -> np.ndarray:
+    """Decision values (model, row) of models that share kernel and scaling.
+
+    Support vectors that several models share are met once: each kernel value is computed one time,
+    however many snapshots of a run are evaluated.
+    """
+    from bigsvm.kernels import Kernel, block_of, products
+
+    first = models[0]
+    if first.scaling and not scaled:
+        X = first.scaling.apply(X)
+    rows, coef = united(models)
+    out = np.zeros((len(models), len(X)))
+    if len(X):
+        products(Kernel(**first.kernel), block_of(X), rows, coef, out)
+    return out
+
+
+def united(models: list[Model]) -> tuple[np.ndarray, np.ndarray]:
+    """All support vectors of the models, once each, and their coefficients (row, model)."""
+    index = np.unique(np.concatenate([model.support_index for model in models]))
+    rows = np.empty((len(index), models[0].n_features), np.float32)
+    coef = np.zeros((len(index), len(models)))
+    for c, model in enumerate(models):
+        where = np.searchsorted(index, model.support_index)
+        rows[where] = model.support_vectors
+        coef[where, c] = model.dual_coef
+    return rows, coef
+
+
+def kernel_as_dict(kernel: Any) -> dict[str, Any]:
+    """The kernel as a model file records it."""
+    return asdict(kernel)

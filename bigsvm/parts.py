@@ -1,0 +1,88 @@
+"""The training and the test part of the parsed rows."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from bigsvm.errors import UserError
+from bigsvm.labels import Classes, Label, choose_classes, seen, to_signs
+from bigsvm.spill import Spill
+from bigsvm.split import TestChoice
+
+
+class Parts:
+    """Rows by part, from a file for each part or by a seeded split of one file.
+
+    Parameters
+    ----------
+    spills : mapping
+        `train`, and `test` where there is a file of test rows.
+    test_rows : int
+        How many rows of `train` go to the test part.
+    seed : int
+    positive : label or None
+        See `choose_classes`.
+    names : mapping
+        The input each spill was read from, for messages.
+    """
+
+    def __init__(
+        self,
+        spills: Mapping[str, Spill],
+        test_rows: int,
+        seed: int,
+        positive: Label | None,
+        names: Mapping[str, str],
+    ) -> None:
+        self._spills = spills
+        self._test_rows = test_rows
+        self._seed = seed
+        self.d = spills["train"].d
+        self.dropped = sum(spill.dropped for spill in spills.values())
+        self.rows = {part: spill.n for part, spill in spills.items()}
+        if test_rows:
+            self.rows = {"train": spills["train"].n - test_rows, "test": test_rows}
+        self.classes: Classes = choose_classes(spills["train"].values, positive, names["train"])
+        # The sign of each label, by its code in the spill.
+        self._signs = {
+            part: to_signs(np.array(spill.values, dtype=object), self.classes, names[part])
+            for part, spill in spills.items()
+        }
+        self.counts = self._count()
+        if 0 in self.counts["train"]:
+            missing = self.classes[0 if self.counts["train"][0] == 0 else 1]
+            raise UserError(
+                f"{names['train']}: no training row has the label {missing!r} "
+                f"({seen(self.classes)}); take fewer test rows or another seed"
+            )
+
+    def batches(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Yield (part, rows, signs); the rows of a part come in the order of the file."""
+        for origin, spill in self._spills.items():
+            choice = self._choice(spill)
+            for x, codes in spill.batches():
+                signs = self._signs[origin][codes]
+                if choice is None:
+                    yield origin, x, signs
+                    continue
+                test = choice.next(len(x))
+                yield "train", x[~test], signs[~test]
+                yield "test", x[test], signs[test]
+
+    def _count(self) -> dict[str, tuple[int, int]]:
+        """Rows of -1 and of +1 in each part; reads the labels only."""
+        positive = dict.fromkeys(self.rows, 0)
+        for origin, spill in self._spills.items():
+            choice = self._choice(spill)
+            for codes in spill.codes():
+                above = self._signs[origin][codes] > 0
+                test = (
+                    np.zeros(len(codes), dtype=bool) if choice is None else choice.next(len(codes))
+                )
+                positive[origin] += int((above & ~test).sum())
+                if choice is not None:
+                    positive["test"] += int((above & test).sum())
+        return {part: (n - positive[part], positive[part]) for part, n in self.rows.items()}
+
+    def _choice(self, spill: Spill) -> TestChoice | None:
+        return TestChoice(spill.n, self._test_rows, self._seed) if self._test_rows else None

@@ -1,0 +1,289 @@
+"""Raw files into a store: python -m bigsvm.prepare SOURCE STORE [options]."""
+
+import errno
+import os
+import signal
+import sys
+import threading
+import time
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bigsvm import cli
+from bigsvm.errors import UserError
+from bigsvm.hidden_folder import hidden_folder
+from bigsvm.labels import Classes
+from bigsvm.parts import Parts
+from bigsvm.prepare_inputs import SYNTHETIC, Input, open_inputs, with_source_defaults
+from bigsvm.prepare_options import PrepareOptions, checked_options
+from bigsvm.progress import Progress, shown_progress, silent
+from bigsvm.readers import FORMATS
+from bigsvm.scaling import KINDS, Scaling, ScalingFit
+from bigsvm.sources import SOURCES
+from bigsvm.spill import Spill
+from bigsvm.store_writer import COMPRESSIONS, About, StoreWriter, check_target
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `prepare` has made."""
+
+    store: Path
+    d: int
+    classes: Classes
+    counts: dict[str, tuple[int, int]]  # part -> rows of -1, rows of +1
+    dropped: int
+    scaling: Scaling
+    seconds: float
+
+    def __str__(self) -> str:
+        lines = [
+            f"{part}: {below + above:,} rows x {self.d} features; "
+            f"{self.classes[0]} {below:,} (-1), {self.classes[1]} {above:,} (+1)"
+            for part, (below, above) in self.counts.items()
+        ]
+        if self.dropped:
+            lines.append(f"dropped: {self.dropped:,} rows")
+        clip = "" if self.scaling.clip is None else f", clipped to {self.scaling.clip:g}"
+        lines.append(f"scaling: {self.scaling.kind}{clip}")
+        lines.append(f"written to {self.store} in {self.seconds:.1f} s")
+        return "\n".join(lines)
+
+
+def prepare(
+    source: str | Path,
+    store: Path,
+    options: PrepareOptions | None = None,
+    test_file: Path | None = None,
+    progress: Progress = silent,
+    overwrite: bool = False,
+) -> Summary:
+    """Stream `source` into `store`, which appears whole or not at all.
+
+    Parameters
+    ----------
+    source : str or Path
+        A named source (see `bigsvm.sources`), `synthetic`, or a file.
+    store : Path
+        The Zarr (`*.zarr`) or HDF5 (`*.h5`) store to make.
+    options : PrepareOptions
+    test_file : Path, optional
+        A file whose rows become the test set; otherwise the options may split one off.
+    progress : callable
+        Called with (what is being done, how much is done, how much in all or None).
+    overwrite : bool
+        Replace an existing store.
+    """
+    begin = time.monotonic()
+    store = Path(store)
+    options = with_source_defaults(source, options or PrepareOptions())
+    check_target(store, options.compression, overwrite)
+    with full_disk_explained(store), ExitStack() as stack:
+        folder = stack.enter_context(hidden_folder(store, "spill"))
+        inputs = open_inputs(source, options, test_file, progress)
+        spills = {}
+        for part, data in inputs.items():
+            spills[part] = stack.enter_context(Spill(folder, part, data.reader.d))
+            parse(data, spills[part], options, progress)
+        names = {part: data.name for part, data in inputs.items()}
+        test_rows = size_of_test_split(spills["train"].n, options)
+        parts = Parts(spills, test_rows, options.seed, options.positive, names)
+        scaling = fit(parts, options, progress)
+        about = About(
+            classes=parts.classes,
+            scaling=scaling,
+            feature_names=inputs["train"].reader.feature_names,
+            source=str(source),
+            prepare=options.model_dump(mode="json", exclude_none=True),
+        )
+        with StoreWriter(
+            store,
+            parts.rows,
+            parts.d,
+            about,
+            chunk_rows=options.chunk_rows,
+            compression=options.compression,
+            overwrite=overwrite,
+        ) as writer:
+            done = 0
+            for part, x, signs in parts.batches():
+                writer.append(part, scaled(x, scaling), signs)
+                done += len(x)
+                progress("writing rows", done, sum(parts.rows.values()))
+    seconds = time.monotonic() - begin
+    return Summary(store, parts.d, parts.classes, parts.counts, parts.dropped, scaling, seconds)
+
+
+def parse(data: Input, spill: Spill, options: PrepareOptions, progress: Progress) -> None:
+    """Read all of `data` into `spill`."""
+    drop = None if options.drop_value == "none" else options.drop_value
+    for batch in data.reader.batches():
+        if options.scaling == "none" and options.clip is None:
+            too_large = np.abs(batch.x) > FLOAT32_MAX
+            if too_large.any():
+                row, column = np.argwhere(too_large)[0]
+                raise UserError(
+                    f"{data.name}: row {batch.first_row + row}, feature {column + 1}: "
+                    f"{batch.x[row, column]:g} does not fit into float32; use --scaling or --clip"
+                )
+        spill.append(batch, drop, data.name)
+        progress(f"reading rows of {Path(data.name).name}", spill.n, None)
+    if spill.n == 0:
+        dropped = f" ({spill.dropped} were dropped)" if spill.dropped else ""
+        raise UserError(f"{data.name}: no rows are left{dropped}")
+
+
+def size_of_test_split(n: int, options: PrepareOptions) -> int:
+    """How many of n rows go to the test set."""
+    test_rows = options.test_rows or 0
+    if options.test_fraction is not None:
+        test_rows = max(1, round(n * options.test_fraction))
+    if test_rows >= n:
+        raise UserError(f"{test_rows} test rows of {n} leave none to train on; take fewer")
+    return test_rows
+
+
+def fit(parts: Parts, options: PrepareOptions, progress: Progress) -> Scaling:
+    """Fit the scaling on the training rows only."""
+    collected = ScalingFit(parts.d)
+    if options.scaling != "none":
+        for part, x, _ in parts.batches():
+            if part == "train":
+                collected.add(x)
+                progress("fitting the scaling", collected.count, parts.rows["train"])
+    return collected.finish(options.scaling, options.clip)
+
+
+def scaled(x: np.ndarray, scaling: Scaling) -> np.ndarray:
+    """The rows as they are stored: float32, all finite."""
+    rows = scaling.apply(x)
+    if not np.isfinite(rows).all():
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        raise UserError(
+            f"feature {column + 1}: the value {x[row, column]:g}, scaled, does not fit into "
+            "float32; use --clip"
+        )
+    return rows
+
+
+@contextmanager
+def full_disk_explained(store: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise UserError(
+                f"{store}: no room is left there ({os.strerror(problem.errno)}); besides the "
+                "store, 8 bytes a value are needed for a while"
+            ) from problem
+        raise
+
+
+EXAMPLES = """examples:
+  python -m bigsvm.prepare miniboone mb.zarr --scaling standard --clip 8 --test-rows 12825
+  python -m bigsvm.prepare mine.csv.gz mine.h5 --label-column class --test-fraction 0.2
+  python -m bigsvm.prepare train.libsvm mine.zarr --test-file test.libsvm --scaling minmax
+  python -m bigsvm.prepare synthetic big.zarr --rows 1000000 --features 50
+"""
+
+
+def parse_arguments(argv: Sequence[str] | None) -> Namespace:
+    parser = ArgumentParser(
+        prog="python -m bigsvm.prepare",
+        description="Stream raw files into a chunked store, in bounded memory.",
+        epilog=f"named sources: {', '.join(SOURCES)}, {SYNTHETIC}\n(./NAME for a file of that "
+        f"name)\n\n{EXAMPLES}",
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("source", metavar="SOURCE", help="a named source, or a file: LIBSVM, CSV, TSV, Parquet, "
+        "npy, npz, MiniBooNE text; text also gz, bz2, xz")  # fmt: skip
+    add("store", metavar="STORE", type=Path, help="what to make: *.zarr, *.h5 or *.hdf5")
+    add("--overwrite", action="store_true", help="replace an existing store")
+    add("--quiet", action="store_true", help="show neither progress nor summary")
+    split = parser.add_argument_group("test set")
+    add = split.add_argument
+    add("--test-file", type=Path, metavar="FILE", help="rows of this file")
+    add("--test-rows", type=int, metavar="N", help="exactly N rows, chosen by the seed")
+    add("--test-fraction", type=float, metavar="F", help="this part of the rows")
+    add("--seed", type=int, metavar="N", help="of the split and of synthetic data (default 0)")
+    content = parser.add_argument_group("rows and features")
+    add = content.add_argument
+    add("--scaling", choices=KINDS, help="fitted on the training rows only (default none)")
+    add("--clip", type=float, metavar="C", help="bring scaled values to [-C, C]")
+    add("--drop-value", metavar="V", help="drop rows that are V in every feature; none: keep "
+        "what a named source drops")  # fmt: skip
+    add("--positive", metavar="LABEL", help="the label of +1, against all others (default: the "
+        "larger of the two)")  # fmt: skip
+    reading = parser.add_argument_group("reading")
+    add = reading.add_argument
+    add("--format", choices=FORMATS, help="default: found out")
+    add("--label-column", metavar="NAME", help="name, or position from 0 (default: the last)")
+    add("--header", choices=("auto", "yes", "no"), help="whether a CSV file has one")
+    add("--delimiter", metavar="C", help="of CSV")
+    add("--features", type=int, metavar="D", help="number of features (LIBSVM, synthetic)")
+    add("--rows", type=int, metavar="N", help="number of synthetic rows")
+    add("--noise", type=float, metavar="S", help="overlap of synthetic classes (default 0.1)")
+    writing = parser.add_argument_group("writing")
+    add = writing.add_argument
+    add("--chunk-rows", type=int, metavar="N", help="default: as many as make 8 MiB")
+    add("--compression", choices=COMPRESSIONS, help="default: zstd for Zarr, none for HDF5")
+    return parser.parse_args(argv)
+
+
+def options_from(arguments: Namespace) -> PrepareOptions:
+    """The options that were given, as their types want them."""
+    given = {
+        key: value
+        for key, value in vars(arguments).items()
+        if key in PrepareOptions.model_fields and value is not None
+    }
+    if "header" in given:
+        given["header"] = {"auto": "auto", "yes": True, "no": False}[given["header"]]
+    column = given.get("label_column", "")
+    if column.removeprefix("-").isdigit():
+        given["label_column"] = int(column)
+    return checked_options(given)
+
+
+@contextmanager
+def cleaning_up_when_terminated() -> Iterator[None]:
+    """Let SIGTERM unwind the stack like Ctrl-C does, so that temporary files go."""
+
+    def leave(number: int, frame: object) -> None:
+        sys.exit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `python -m bigsvm.prepare`."""
+    arguments = parse_arguments(argv)
+    options = options_from(arguments)
+    asked = (arguments.source, arguments.store, options, arguments.test_file)
+    with cleaning_up_when_terminated():
+        if arguments.quiet:
+            prepare(*asked, overwrite=arguments.overwrite)
+            return 0
+        with shown_progress() as progress:
+            summary = prepare(*asked, progress=progress, overwrite=arguments.overwrite)
+    print(summary)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))

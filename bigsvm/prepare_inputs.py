@@ -1,0 +1,102 @@
+"""What `prepare` reads: a named source, made-up data, or files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bigsvm.errors import UserError
+from bigsvm.prepare_options import PrepareOptions
+from bigsvm.progress import Progress
+from bigsvm.readers import Reader, open_reader
+from bigsvm.sources import SOURCES, locate
+from bigsvm.synthetic import synthetic_reader
+
+SYNTHETIC = "synthetic"
+SYNTHETIC_SIZE = (100_000, 20, 0.1)  # rows, features, noise
+
+
+@dataclass(frozen=True)
+class Input:
+    """One file, or made-up data, opened for reading."""
+
+    name: str  # for messages
+    reader: Reader
+
+
+def with_source_defaults(source: str | Path, options: PrepareOptions) -> PrepareOptions:
+    """The options with what a named source says itself filled in where the user said nothing."""
+    known = SOURCES.get(str(source))
+    defaults: dict[str, object] = {}
+    if known is not None:
+        if options.format == "auto":
+            defaults["format"] = known.format
+        if options.positive is None:
+            defaults["positive"] = known.positive
+        if options.drop_value is None:
+            defaults["drop_value"] = known.drop_value
+    if source == SYNTHETIC:
+        for key, value in zip(("rows", "features", "noise"), SYNTHETIC_SIZE, strict=True):
+            if getattr(options, key) is None:
+                defaults[key] = value
+    elif options.rows is not None or options.noise is not None:
+        raise UserError(f"rows and noise are for the source {SYNTHETIC!r}; leave them out here")
+    return options.model_copy(update=defaults)
+
+
+def open_inputs(
+    source: str | Path, options: PrepareOptions, test_file: Path | None, progress: Progress
+) -> dict[str, Input]:
+    """The inputs by part: `train`, and `test` where there is a separate test file."""
+    if source == SYNTHETIC:
+        assert options.rows and options.features and options.noise is not None
+        made_up = synthetic_reader(options.rows, options.features, options.noise, options.seed)
+        inputs = {"train": Input(SYNTHETIC, made_up)}
+        if test_file is not None:
+            inputs["test"] = _open(test_file, options, made_up.d)
+        return _checked(inputs, options)
+    if str(source) in SOURCES:
+        files = locate(
+            str(source), lambda *done: progress(f"downloading bytes of {done[0]}", *done[1:])
+        )
+    elif Path(source).is_file():
+        files = [Path(source)]
+    else:
+        raise UserError(
+            f"{source}: there is no such file, and no source of this name; "
+            f"known are: {', '.join([*sorted(SOURCES), SYNTHETIC])}"
+        )
+    if test_file is not None:
+        files = [files[0], Path(test_file)]
+    inputs = {
+        part: _open(path, options) for part, path in zip(("train", "test"), files, strict=False)
+    }
+    wider = max(data.reader.d for data in inputs.values())
+    for part, path in zip(("train", "test"), files, strict=False):
+        if inputs[part].reader.d < wider and _leaves_out_zeros(path, options):
+            inputs[part] = _open(path, options, wider)
+    return _checked(inputs, options)
+
+
+def _open(path: Path, options: PrepareOptions, features: int | None = None) -> Input:
+    return Input(str(path), open_reader(path, options.to_read(features)))
+
+
+def _leaves_out_zeros(path: Path, options: PrepareOptions) -> bool:
+    """Whether a file may have more features than it shows (the last ones being 0)."""
+    from bigsvm.readers.recognise import recognise
+
+    return recognise(path, options.to_read()) == "libsvm"
+
+
+def _checked(inputs: dict[str, Input], options: PrepareOptions) -> dict[str, Input]:
+    if "test" in inputs:
+        train, test = inputs["train"], inputs["test"]
+        if options.test_rows is not None or options.test_fraction is not None:
+            raise UserError(
+                f"the test set is {test.name}; leave out test_rows and test_fraction, or the file"
+            )
+        if train.reader.d != test.reader.d:
+            raise UserError(
+                f"{test.name}: has {test.reader.d} features where {train.name} has "
+                f"{train.reader.d}; both need the same"
+            )
+    return inputs

@@ -1,0 +1,125 @@
+"""Any file of rows and labels, read in batches of bounded size: one short module a format."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+
+Format = Literal["auto", "libsvm", "csv", "tsv", "parquet", "npy", "npz", "miniboone"]
+FORMATS: tuple[Format, ...] = (
+    "auto",
+    "libsvm",
+    "csv",
+    "tsv",
+    "parquet",
+    "npy",
+    "npz",
+    "miniboone",
+)
+
+BATCH_BYTES = 16 * 2**20
+
+# Rows are kept dense, so a row of a million features is already 8 MB; an index beyond that is
+# far more often a damaged file than a data set this program suits.
+MAX_FEATURES = 1_000_000
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read a file.
+
+    Parameters
+    ----------
+    format : one of FORMATS
+        `auto` goes by magic bytes, then the file's extension, then its first lines.
+    label_column : str, int or None
+        Name, or position counted from 0 (negative: from the end). None is the last column. For npz
+        the name of the array of labels (None: `y`). LIBSVM and MiniBooNE have their own place for
+        labels and refuse it.
+    header : "auto", True or False
+        CSV/TSV only. `auto`: there is one when no feature field of the first line is a number.
+    delimiter : str or None
+        CSV only: one character; " " stands for any run of blanks. None: found from the first line.
+    features : int or None
+        The number of features the file must have. LIBSVM, where a row leaves out zeros: None
+        takes the largest index, found by reading the file once more.
+    with_labels : bool
+        False: every column is a feature. (A LIBSVM row may then still start with a label, which is
+        ignored.)
+    """
+
+    format: Format = "auto"
+    label_column: str | int | None = None
+    header: bool | Literal["auto"] = "auto"
+    delimiter: str | None = None
+    features: int | None = None
+    with_labels: bool = True
+
+
+@dataclass
+class Batch:
+    """Some consecutive rows.
+
+    `x` is (m, d) float64, C-contiguous, all finite. `y` is (m,): float64 if the file's labels are
+    numbers, else text (a numpy `str` array); never a mixture within one file; of length 0 when
+    read without labels. `first_row` is the 1-based line (text) or row (other formats) of x[0].
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    first_row: int
+
+
+class Reader(Protocol):
+    """A file opened for reading; `batches()` may be called again and then starts afresh."""
+
+    d: int
+    feature_names: list[str] | None
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield all rows in order, in batches of at most BATCH_BYTES (or one row)."""
+        ...
+
+
+def batch_rows(d: int) -> int:
+    """How many rows of `d` features make one batch."""
+    return max(1, BATCH_BYTES // (8 * d))
+
+
+def open_reader(path: Path, options: ReadOptions | None = None) -> Reader:
+    """Open `path` with the reader of its format.
+
+    Raises UserError where the file is missing, damaged, or not of the format.
+    """
+    # Imported here so that `--help` does not wait for numba or pyarrow.
+    from bigsvm.readers.recognise import recognise
+
+    options = options or ReadOptions()
+    path = Path(path)
+    match recognise(path, options):
+        case "libsvm":
+            from bigsvm.readers.libsvm import LibsvmReader
+
+            return LibsvmReader(path, options)
+        case "miniboone":
+            from bigsvm.readers.miniboone import MinibooneReader
+
+            return MinibooneReader(path, options)
+        case "parquet":
+            from bigsvm.readers.parquet import ParquetReader
+
+            return ParquetReader(path, options)
+        case "npy":
+            from bigsvm.readers.numpy_files import NpyReader
+
+            return NpyReader(path, options)
+        case "npz":
+            from bigsvm.readers.numpy_files import NpzReader
+
+            return NpzReader(path, options)
+        case kind:
+            from bigsvm.readers.csv import CsvReader
+
+            return CsvReader(path, options, tab=kind == "tsv")

@@ -1,0 +1,36 @@
+"""Which column is the label, and how many features remain."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bigsvm.errors import UserError
+from bigsvm.readers import ReadOptions
+
+
+def column_position(
+    path: Path, asked: str | int | None, names: Sequence[str] | None, columns: int
+) -> int:
+    """Position from 0 of the label column `asked` for: a name, or a position; None is the last."""
+    if isinstance(asked, str):
+        if names is not None and asked in names:
+            return list(names).index(asked)
+        try:
+            asked = int(asked)
+        except ValueError:
+            shown = ", ".join(map(repr, (names or [])[:20])) or "no names (no header line)"
+            raise UserError(f"{path}: no column {asked!r} for the labels; it has {shown}") from None
+    position = -1 if asked is None else asked
+    if not -columns <= position < columns:
+        raise UserError(
+            f"{path}: no column {asked} for the labels; it has {columns}, counted from 0"
+        )
+    return position % columns
+
+
+def check_features(path: Path, d: int, options: ReadOptions) -> None:
+    """Refuse a file without features, or with another number than asked for."""
+    if d < 1:
+        besides = " besides the label" if options.with_labels else ""
+        raise UserError(f"{path}: no features in it{besides}; check the format and delimiter")
+    if options.features is not None and d != options.features:
+        raise UserError(f"{path}: {d} features in it where {options.features} are expected")

@@ -1,0 +1,108 @@
+"""CSV and TSV: rows of numbers with a label column, with or without a header line."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from bigsvm.errors import UserError
+from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions
+from bigsvm.readers.columns import check_features, column_position
+from bigsvm.readers.decompress import line_blocks
+from bigsvm.readers.number import as_number
+from bigsvm.readers.table import NO_LABEL_COLUMN, explain_table, parse_table
+from bigsvm.readers.text_rows import text_batches
+
+
+class CsvReader:
+    """See `bigsvm.readers`."""
+
+    def __init__(self, path: Path, options: ReadOptions, tab: bool = False) -> None:
+        self.path = path
+        self.with_labels = options.with_labels
+        line_number, line = _first_row(path)
+        self.delimiter = _delimiter("\t" if tab else options.delimiter, line)
+        fields = _split(path, line, self.delimiter)
+        if len(fields) > MAX_FEATURES:
+            raise UserError(f"{path}: {len(fields)} columns, the limit is {MAX_FEATURES}")
+        self.fields = len(fields)
+        names = fields if self._has_header(fields, options) else None
+        self.skip_lines = line_number if names else 0
+        self.names = names
+        self.label_column = NO_LABEL_COLUMN
+        if options.with_labels:
+            self.label_column = column_position(path, options.label_column, names, len(fields))
+        self.d = len(fields) - options.with_labels
+        check_features(path, self.d, options)
+        self.feature_names = names and [
+            name for k, name in enumerate(names) if k != self.label_column
+        ]
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield all rows in order."""
+        settings = np.array([ord(self.delimiter), self.fields, self.label_column], np.int64)
+        return text_batches(
+            self.path,
+            parse_table,
+            settings,
+            self.d,
+            with_labels=self.with_labels,
+            place=self._place,
+            explain=partial(explain_table, self.fields),
+            skip_lines=self.skip_lines,
+        )
+
+    def _place(self, column: int) -> str:
+        return f"column {column}" + (f" ({self.names[column - 1]!r})" if self.names else "")
+
+    def _has_header(self, fields: list[str], options: ReadOptions) -> bool:
+        if options.header != "auto":
+            return options.header
+        label = -1
+        if isinstance(options.label_column, str) and options.label_column in fields:
+            return True
+        if options.with_labels:
+            label = column_position(self.path, options.label_column, None, len(fields))
+        features = [field for k, field in enumerate(fields) if k != label]
+        return any(features) and not any(_numeric(field) for field in features)
+
+
+def _numeric(field: str) -> bool:
+    return as_number(field) is not None or field.lower().lstrip("+-") in ("nan", "inf")
+
+
+def _first_row(path: Path) -> tuple[int, str]:
+    """Number and text of the first line that is not empty."""
+    number = 0
+    for block in line_blocks(path):
+        for line in block.tobytes().split(b"\n"):
+            number += 1
+            if line.strip():
+                return number, line.decode(errors="replace").strip(" \r")
+        number -= 1
+    raise UserError(f"{path}: no rows in it (only empty lines)")
+
+
+def _delimiter(asked: str | None, line: str) -> str:
+    if asked is not None:
+        character = "\t" if asked == "\\t" else asked
+        if len(character) != 1 or not character.isascii() or character in '"\r\n.+-0123456789':
+            raise UserError(f"delimiter: one character such as ',' or ';', not {asked!r}")
+        return character
+    outside_quotes = "".join(line.split('"')[::2])
+    counts = {candidate: outside_quotes.count(candidate) for candidate in ",;\t|"}
+    best = max(counts, key=lambda candidate: counts[candidate])
+    return best if counts[best] else " "
+
+
+def _split(path: Path, line: str, delimiter: str) -> list[str]:
+    import csv
+
+    if delimiter == " ":
+        line = " ".join(line.split())
+    try:
+        row = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
+    except csv.Error as failure:
+        raise UserError(f"{path}: its first line cannot be split ({failure})") from failure
+    return [field.strip() for field in row]

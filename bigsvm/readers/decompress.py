@@ -1,0 +1,131 @@
+"""Text files as blocks of whole lines, whatever they are compressed with."""
+
+import bz2
+import contextlib
+import gzip
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from bigsvm.errors import UserError
+
+BLOCK_BYTES = 4 * 2**20
+MAX_LINE_BYTES = 64 * 2**20
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+NEWLINE = 10
+
+ZIP_MAGIC = b"PK\x03\x04"
+DAMAGE = (EOFError, OSError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+
+
+def magic_bytes(path: Path) -> bytes:
+    """The first bytes of `path`, as they are on disk; refuses what cannot be a data file."""
+    if not path.exists():
+        raise UserError(f"{path}: no such file")
+    if not path.is_file():
+        raise UserError(f"{path}: not a file (a folder, or a pipe, cannot be read as data)")
+    try:
+        with path.open("rb") as file:
+            first = file.read(16)
+    except OSError as failure:
+        raise UserError(f"{path}: cannot be read: {failure.strerror}") from failure
+    if not first:
+        raise UserError(f"{path}: the file is empty")
+    return first
+
+
+@contextlib.contextmanager
+def open_stream(path: Path) -> Iterator[IO[bytes]]:
+    """Open `path` for reading the text in it; compression is told by magic bytes, not by name."""
+    first = magic_bytes(path)
+    with contextlib.ExitStack() as closing:
+        try:
+            stream: Any = closing.enter_context(path.open("rb"))
+            if first.startswith(b"\x1f\x8b"):
+                stream = closing.enter_context(gzip.GzipFile(fileobj=stream))
+            elif first.startswith(b"BZh"):
+                stream = closing.enter_context(bz2.BZ2File(stream))
+            elif first.startswith(b"\xfd7zXZ\x00"):
+                stream = closing.enter_context(lzma.LZMAFile(stream))
+            elif first.startswith(ZIP_MAGIC):
+                archive = closing.enter_context(zipfile.ZipFile(stream))
+                stream = closing.enter_context(archive.open(data_member(path, archive)))
+        except DAMAGE as failure:
+            raise _damaged(path, failure) from failure
+        yield stream
+
+
+def data_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    """The one data file in a zip. It is only ever read as a stream, never extracted to a path."""
+    members = [
+        member
+        for member in archive.infolist()
+        if not member.is_dir()
+        and not member.filename.startswith("__MACOSX/")
+        and not Path(member.filename).name.startswith(".")
+    ]
+    known = [member for member in members if Path(member.filename).name == "MiniBooNE_PID.txt"]
+    for candidates in (members, known):
+        if len(candidates) == 1:
+            return candidates[0]
+    names = ", ".join(repr(member.filename) for member in members[:5]) or "nothing"
+    raise UserError(f"{path}: a zip must hold one data file; this one holds {names}")
+
+
+def read_some(path: Path, stream: IO[bytes], size: int) -> bytes:
+    """Read up to `size` bytes, fewer only at the end; damage is the user's to know of."""
+    parts = []
+    try:
+        while size > 0 and (part := stream.read(size)):
+            parts.append(part)
+            size -= len(part)
+    except DAMAGE as failure:
+        raise _damaged(path, failure) from failure
+    return b"".join(parts)
+
+
+def line_blocks(path: Path) -> Iterator[np.ndarray]:
+    """Yield the text of `path` as uint8 arrays of whole lines, each ending in a newline."""
+    with open_stream(path) as stream:
+        unfinished: list[bytes] = []
+        pending = 0
+        at_start = True
+        while block := read_some(path, stream, BLOCK_BYTES):
+            if at_start:
+                block = _check_start(path, block)
+                at_start = False
+            end = block.rfind(b"\n") + 1
+            if end:
+                yield np.frombuffer(b"".join([*unfinished, block[:end]]), np.uint8)
+                unfinished, pending = [], 0
+            unfinished.append(block[end:])
+            pending += len(block) - end
+            if pending > MAX_LINE_BYTES:
+                raise UserError(
+                    f"{path}: a line is longer than {MAX_LINE_BYTES // 2**20} MiB; "
+                    "is this a text file with one row a line?"
+                )
+        if at_start:
+            raise UserError(f"{path}: the file is empty")
+        if pending:
+            yield np.frombuffer(b"".join([*unfinished, b"\n"]), np.uint8)
+
+
+def _check_start(path: Path, block: bytes) -> bytes:
+    if block.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise UserError(f"{path}: the text is UTF-16; save it as UTF-8")
+    if b"\0" in block:
+        raise UserError(f"{path}: not a text file (it has zero bytes); say its format")
+    return block.removeprefix(BYTE_ORDER_MARK)
+
+
+def _damaged(path: Path, failure: BaseException) -> UserError:
+    if isinstance(failure, EOFError):
+        return UserError(f"{path}: the compressed file ends too early; fetch it again")
+    reason = " ".join(str(failure).split()) or type(failure).__name__
+    return UserError(f"{path}: the file is damaged or cannot be read ({reason}); fetch it again")

@@ -1,0 +1,37 @@
+"""Rows of binary formats as float64, refused where a value is not finite."""
+
+from pathlib import Path
+
+import numpy as np
+
+from bigsvm.errors import UserError
+
+
+def finite_rows(path: Path, x: np.ndarray, first_row: int, names: list[str] | None) -> np.ndarray:
+    """`x` as C-contiguous float64; a UserError names the row and column of a nan or infinity."""
+    with np.errstate(over="ignore"):
+        rows = np.ascontiguousarray(x, np.float64)
+    if np.isfinite(rows).all():
+        return rows
+    row, column = np.argwhere(~np.isfinite(rows))[0]
+    where = f"feature {column + 1}" + (f" ({names[column]!r})" if names else "")
+    raise UserError(
+        f"{path}, row {first_row + row}, {where}: the value is {rows[row, column]}; "
+        "remove or replace such values"
+    )
+
+
+def clean_labels(path: Path, y: np.ndarray, first_row: int) -> np.ndarray:
+    """Labels as float64 or text; a UserError names the row of a missing one."""
+    if y.dtype.kind in "biuf":
+        y = y.astype(np.float64)
+        bad = np.flatnonzero(~np.isfinite(y))
+    elif y.dtype.kind == "U":
+        bad = np.flatnonzero(y == "")
+    elif y.dtype.kind == "S":
+        return clean_labels(path, np.char.decode(y, "utf-8", "replace"), first_row)
+    else:
+        raise UserError(f"{path}: labels of type {y.dtype} cannot be used; numbers or text can")
+    if len(bad):
+        raise UserError(f"{path}, row {first_row + bad[0]}: the label is missing")
+    return y

@@ -1,0 +1,111 @@
+"""Parquet: columns of numbers and a label column, read by row batches."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bigsvm.errors import UserError
+from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions, batch_rows
+from bigsvm.readers.columns import check_features, column_position
+from bigsvm.readers.finite import clean_labels, finite_rows
+
+
+class ParquetReader:
+    """See `bigsvm.readers`."""
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self.path = path
+        with _readable(path) as file:
+            schema = file.schema_arrow
+            rows = file.metadata.num_rows
+        names = list(schema.names)
+        if rows == 0 or not names:
+            raise UserError(f"{path}: no rows in it")
+        if len(names) > MAX_FEATURES:
+            raise UserError(f"{path}: {len(names)} columns, the limit is {MAX_FEATURES}")
+        self.label_column: int | None = None
+        if options.with_labels:
+            self.label_column = column_position(path, options.label_column, names, len(names))
+        self.columns = [k for k in range(len(names)) if k != self.label_column]
+        for k in self.columns:
+            if not _is_number(schema.field(k).type):
+                raise UserError(
+                    f"{path}: column {names[k]!r} holds {schema.field(k).type}, not numbers"
+                )
+        self.feature_names: list[str] | None = [names[k] for k in self.columns]
+        self.d = len(self.columns)
+        check_features(path, self.d, options)
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield all rows in order."""
+        first = 1
+        with _readable(self.path) as file:
+            # Threads and prefetching would hold several row groups at a time.
+            parts = file.iter_batches(batch_size=batch_rows(self.d + 1), use_threads=False)
+            while (part := _next(self.path, parts)) is not None:
+                x = np.empty((part.num_rows, self.d))
+                for position, column in enumerate(self.columns):
+                    x[:, position] = self._numbers(part.column(column), first, position)
+                y = np.empty(0)
+                if self.label_column is not None:
+                    y = self._labels(part.column(self.label_column), first)
+                yield Batch(finite_rows(self.path, x, first, self.feature_names), y, first)
+                first += part.num_rows
+
+    def _numbers(self, values: pa.Array, first: int, position: int) -> np.ndarray:
+        if values.null_count:
+            row = first + _first_null(values)
+            assert self.feature_names is not None
+            raise UserError(
+                f"{self.path}, row {row}, column {self.feature_names[position]!r}: the value is "
+                "missing"
+            )
+        if pa.types.is_decimal(values.type):
+            values = values.cast(pa.float64())
+        return values.to_numpy(zero_copy_only=False)
+
+    def _labels(self, values: pa.Array, first: int) -> np.ndarray:
+        if values.null_count:
+            raise UserError(f"{self.path}, row {first + _first_null(values)}: the label is missing")
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            return clean_labels(self.path, np.array(values.to_pylist(), np.str_), first)
+        if not _is_number(values.type):
+            raise UserError(f"{self.path}: labels of type {values.type} cannot be used")
+        return clean_labels(self.path, self._numbers(values, first, 0), first)
+
+
+def _readable(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path, pre_buffer=False, buffer_size=2**20)
+    except (pa.ArrowException, OSError) as failure:
+        raise _damaged(path, failure) from failure
+
+
+def _next(path: Path, parts: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    try:
+        return next(parts, None)
+    except (pa.ArrowException, OSError) as failure:
+        raise _damaged(path, failure) from failure
+
+
+def _damaged(path: Path, failure: BaseException) -> UserError:
+    reason = " ".join(str(failure).split())[:200]
+    return UserError(f"{path}: not a readable Parquet file ({reason})")
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+    )
+
+
+def _first_null(values: pa.Array) -> int:
+    return int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))

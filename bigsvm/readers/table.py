@@ -1,0 +1,137 @@
+"""The kernel for rows of fields between delimiters, or between blanks."""
+
+import numpy as np
+from numba import njit
+
+from bigsvm.readers.number import NOT_A_NUMBER, UNSURE, parse_number
+from bigsvm.readers.text_rows import (
+    BAD_NUMBER,
+    COLUMN,
+    LINE,
+    POSITION,
+    PROBLEM,
+    ROWS,
+    START,
+    STOP,
+    UNSURE_COUNT,
+)
+
+TOO_FEW, TOO_MANY, BAD_QUOTES = 10, 11, 12
+NO_LABEL_COLUMN = -1
+SPACE, TAB, RETURN, NEWLINE, QUOTE = 32, 9, 13, 10, 34
+
+
+@njit(cache=True)
+def parse_table(
+    text: np.ndarray,
+    state: np.ndarray,
+    settings: np.ndarray,
+    x: np.ndarray,
+    labels: np.ndarray,
+    label_values: np.ndarray,
+    label_states: np.ndarray,
+    lines: np.ndarray,
+    unsure: np.ndarray,
+    unsure_at: np.ndarray,
+) -> None:
+    """See text_rows. Settings: delimiter (SPACE: any blanks), fields a row, column of the label."""
+    delimiter, fields, label_column = settings[0], settings[1], settings[2]
+    by_blanks = delimiter == SPACE
+    d = x.shape[1]
+    position, line = state[POSITION], state[LINE]
+    row = 0
+    doubtful = 0
+    problem = 0
+    column = 0
+    start = stop = position
+    while position < len(text) and row < len(x) and doubtful + d <= len(unsure):
+        i = position
+        end = position
+        while text[end] != NEWLINE:
+            end += 1
+        position = end + 1
+        lines[row] = line
+        line += 1
+        while end > i and _blank(text[end - 1], delimiter):
+            end -= 1
+        if end == i:
+            continue
+        column = 0
+        while True:
+            while i < end and _blank(text[i], delimiter):
+                i += 1
+            if by_blanks and i == end:
+                break
+            if i < end and text[i] == QUOTE:
+                i += 1
+                start = i
+                while i < end and (text[i] != QUOTE or (i + 1 < end and text[i + 1] == QUOTE)):
+                    i += 2 if text[i] == QUOTE else 1
+                if i >= end:
+                    problem, stop = BAD_QUOTES, end
+                    break
+                stop = i
+                i += 1
+                while i < end and not by_blanks and _blank(text[i], delimiter):
+                    i += 1
+                if i < end and text[i] != delimiter and not (by_blanks and text[i] == TAB):
+                    problem, stop = BAD_QUOTES, end
+                    break
+            else:
+                start = i
+                if by_blanks:
+                    while i < end and text[i] != SPACE and text[i] != TAB:
+                        i += 1
+                    stop = i
+                else:
+                    while i < end and text[i] != delimiter:
+                        i += 1
+                    stop = i
+                    while stop > start and _blank(text[stop - 1], delimiter):
+                        stop -= 1
+            column += 1
+            if column > fields:
+                problem = TOO_MANY
+                break
+            value, how = parse_number(text, start, stop)
+            if column - 1 == label_column:
+                labels[row, 0], labels[row, 1] = start, stop
+                label_values[row], label_states[row] = value, how
+            else:
+                feature = column - 1
+                if label_column != NO_LABEL_COLUMN and feature > label_column:
+                    feature -= 1
+                if how == NOT_A_NUMBER:
+                    problem = BAD_NUMBER
+                    break
+                if how == UNSURE:
+                    unsure[doubtful, 0], unsure[doubtful, 1] = start, stop
+                    unsure_at[doubtful] = row * d + feature
+                    doubtful += 1
+                x[row, feature] = value
+            if not by_blanks:
+                if i >= end:
+                    break
+                i += 1
+        if problem == 0 and column < fields:
+            problem = TOO_FEW
+        if problem != 0:
+            break
+        row += 1
+    state[POSITION], state[LINE], state[ROWS] = position, line, row
+    state[UNSURE_COUNT], state[PROBLEM] = doubtful, problem
+    state[COLUMN], state[START], state[STOP] = column, start, stop
+
+
+@njit(cache=True)
+def _blank(byte: int, delimiter: int) -> bool:
+    return byte in (SPACE, RETURN) or (byte == TAB and delimiter != TAB)
+
+
+def explain_table(fields: int, problem: int, column: int, token: str) -> str:
+    """What is wrong with a line that is not a row of `fields` fields."""
+    if problem == TOO_FEW:
+        return f"the row has {column} fields where {fields} are expected"
+    if problem == TOO_MANY:
+        return f"the row has more than the {fields} fields expected (column {column}: {token})"
+    return f"column {column + 1}: a quoted field is not closed on its line ({token})"

@@ -1,0 +1,128 @@
+"""From blocks of text to batches of rows: what all line-by-line formats share.
+
+A kernel is a compiled function that reads lines of `text` from `state[POSITION]` on, one row a
+line, until the text or the room in the arrays ends, or something is wrong.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from bigsvm.errors import UserError
+from bigsvm.readers import Batch, batch_rows
+from bigsvm.readers.decompress import NEWLINE, line_blocks
+from bigsvm.readers.labels import LabelDecoder
+from bigsvm.readers.number import convert
+
+# What a kernel is given and gives back in its `state`. COLUMN, START and STOP tell where a problem
+# is: in which column (from 1) and at which bytes of the text.
+POSITION, LINE, ROWS, UNSURE_COUNT, PROBLEM, COLUMN, START, STOP = range(8)
+
+# Problems any kernel may find; kernels have their own from 10 on.
+BAD_NUMBER = 1
+
+UNSURE_ROOM = 65_536
+
+Explain = Callable[[int, int, str], str]
+
+
+def text_batches(
+    path: Path,
+    kernel: Callable[..., None],
+    settings: np.ndarray,
+    d: int,
+    *,
+    with_labels: bool,
+    place: Callable[[int], str],
+    explain: Explain,
+    skip_lines: int = 0,
+) -> Iterator[Batch]:
+    """Yield the rows of the text file `path`, read by `kernel`.
+
+    `place(column)` names a column in messages; `explain(problem, column, token)` tells what is
+    wrong where it is one of the kernel's own problems.
+    """
+    state = np.zeros(8, np.int64)
+    state[LINE] = 1
+    decoder = LabelDecoder(path)
+    unsure = np.empty((max(UNSURE_ROOM, 2 * d), 2), np.int64)
+    unsure_at = np.empty(len(unsure), np.int64)
+    found = 0
+    for text in line_blocks(path):
+        state[POSITION] = 0
+        while skip_lines and state[POSITION] < len(text):
+            state[POSITION] += int((text[state[POSITION] :] == NEWLINE).argmax()) + 1
+            state[LINE] += 1
+            skip_lines -= 1
+        lines_end = state[LINE] + np.count_nonzero(text[state[POSITION] :] == NEWLINE)
+        while state[POSITION] < len(text):
+            room = min(batch_rows(d), int(lines_end - state[LINE]))
+            x = np.zeros((room, d))
+            labels = np.zeros((room, 2), np.int64)
+            label_values = np.empty(room)
+            label_states = np.zeros(room, np.int8)
+            lines = np.empty(room, np.int64)
+            kernel(
+                *(text, state, settings, x, labels, label_values, label_states, lines),
+                *(unsure, unsure_at),
+            )
+            if state[PROBLEM]:
+                raise _mistake(path, text, state, place, explain)
+            rows, doubtful = int(state[ROWS]), int(state[UNSURE_COUNT])
+            if doubtful:
+                values = convert(text, unsure[:doubtful])
+                _refuse_overflow(path, values, unsure_at, lines, d, place)
+                x.reshape(-1)[unsure_at[:doubtful]] = values
+            if rows == 0:
+                continue
+            found += rows
+            y = np.empty(0)
+            if with_labels:
+                y = decoder.decode(
+                    text, labels[:rows], label_values[:rows], label_states[:rows], lines[:rows]
+                )
+            yield Batch(x[:rows], y, int(lines[0]))
+    if not found:
+        raise UserError(f"{path}: no rows in it")
+
+
+def token_text(token: bytes) -> str:
+    """A token as it is shown in a message."""
+    shown = token[:40].decode(errors="replace")
+    return repr(shown) + ("..." if len(token) > 40 else "")
+
+
+def _mistake(
+    path: Path, text: np.ndarray, state: np.ndarray, place: Callable[[int], str], explain: Explain
+) -> UserError:
+    token = text[state[START] : state[STOP]].tobytes()
+    column = int(state[COLUMN])
+    # The kernel had already stepped to the next line.
+    where = f"{path}, line {state[LINE] - 1}"
+    if state[PROBLEM] != BAD_NUMBER:
+        return UserError(f"{where}: {explain(int(state[PROBLEM]), column, token_text(token))}")
+    bare = token.lower().lstrip(b"+-")
+    if not token:
+        reason = "the value is missing"
+    elif bare in (b"nan", b"inf", b"infinity"):
+        reason = f"{token_text(token)} is not finite; remove or replace such values"
+    else:
+        reason = f"{token_text(token)} is not a number"
+    return UserError(f"{where}, {place(column)}: {reason}")
+
+
+def _refuse_overflow(
+    path: Path,
+    values: np.ndarray,
+    at: np.ndarray,
+    lines: np.ndarray,
+    d: int,
+    place: Callable[[int], str],
+) -> None:
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        row, feature = divmod(int(at[bad[0]]), d)
+        raise UserError(
+            f"{path}, line {lines[row]}, {place(feature + 1)}: the number is too large (infinite)"
+        )

@@ -1,0 +1,69 @@
+"""Arrays and a description in one safetensors file, sealed by a checksum.
+
+The files are plain safetensors: any reader takes them, and reading one runs no code. Ours also checks
+the seal, so that a damaged file is noticed and named.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigsvm.durable import written_whole
+from bigsvm.errors import UserError
+
+_DTYPES = {"float64": "F64", "float32": "F32", "int64": "I64", "int8": "I8"}
+
+
+def write_sealed(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
+    """Write `arrays` and the JSON-able `about` to `path`, whole or not at all.
+
+    The same content gives the same bytes. Written array by array: no second copy in memory.
+    """
+    arrays = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
+    described = json.dumps(about, sort_keys=True)
+    metadata = {"about": described, "checksum": _checksum(described, arrays)}
+    header: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name, array in arrays.items():
+        begin, end = end, end + array.nbytes
+        shape = list(array.shape)
+        dtype = _DTYPES[array.dtype.name]
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header, sort_keys=True).encode()
+    text += b" " * (-len(text) % 8)
+    with written_whole(path) as temporary, temporary.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for array in arrays.values():
+            file.write(memoryview(array).cast("B") if array.size else b"")
+
+
+def read_sealed(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read what `write_sealed` wrote; a UserError names a file that is damaged or of another kind."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
+        described, checksum = metadata["about"], metadata["checksum"]
+    except FileNotFoundError as missing:
+        raise UserError(f"{path}: there is no such file") from missing
+    except (SafetensorError, KeyError, OSError, TypeError, ValueError) as problem:
+        reason = " ".join(str(problem).split())[:200]
+        raise UserError(f"{path}: is damaged, or not a file of bigsvm ({reason})") from problem
+    if checksum != _checksum(described, arrays):
+        raise UserError(f"{path}: is damaged, its checksum does not fit its content")
+    return arrays, json.loads(described)
+
+
+def _checksum(described: str, arrays: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256(described.encode())
+    for name, array in arrays.items():
+        digest.update(f"\n{name} {array.dtype.name} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()

@@ -1,0 +1,53 @@
+"""The optimisation problem a solver is given."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bigsvm.backends import Backend
+from bigsvm.solvers.state import SUPPORT, State
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Minimise 1/2 a'Qa over the simplex, with Q = y y' k + I/C.
+
+    Attributes
+    ----------
+    backend : Backend
+        Serves the kernel.
+    y : (n,) int8
+        Labels, -1 and +1.
+    C : float
+    algorithm : {"fw", "mfw"}
+    tolerance : float
+        Stop at a gap no larger than this.
+    """
+
+    backend: Backend
+    y: np.ndarray
+    C: float
+    algorithm: str
+    tolerance: float
+
+    def start(self, initial: int) -> State:
+        """The state with all weight on one pattern."""
+        column = np.empty((1, self.backend.n), np.float32)
+        self.backend.columns(self.backend.gather(np.array([initial])), column, np.array([0]))
+        q = self.y * (float(self.y[initial]) * column[0].astype(np.float64))
+        q[initial] += 1.0 / self.C
+        return State.at_vertex(initial, q, self.algorithm)
+
+    def gradient(self, alpha: np.ndarray) -> np.ndarray:
+        """Q alpha, computed from alpha alone."""
+        support = np.flatnonzero(alpha)
+        coef = alpha[support] * self.y[support]
+        gradient = self.backend.matvec(self.backend.gather(support), coef)
+        gradient *= self.y
+        gradient += alpha / self.C
+        return gradient
+
+    def true_gap(self, state: State, gradient: np.ndarray) -> float:
+        """The gap of `state`'s point under `gradient`, idle patterns that would join included."""
+        gap = gradient[state.role == SUPPORT].max() - gradient[state.role > 0].min()
+        return float(gap)

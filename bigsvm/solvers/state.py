@@ -1,0 +1,54 @@
+"""All that a training run is: one coefficient, one derivative and one role for each pattern."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+IDLE, WORKING, SUPPORT = 0, 1, 2  # outside the working set; inside it; inside with alpha > 0
+
+
+@dataclass
+class State:
+    """The iterate of `fw` or `mfw`.
+
+    Attributes
+    ----------
+    alpha : (n,) float64
+        A point of the simplex.
+    gradient : (n,) float64
+        Q alpha.
+    role : (n,) int8
+        IDLE, WORKING or SUPPORT. In `fw` nothing is idle.
+    iteration, passes : int
+        Steps taken; passes over the data that kept the gradient up to date.
+    gap : float
+        g_v - g_s as the last stop test saw it.
+    """
+
+    alpha: np.ndarray
+    gradient: np.ndarray
+    role: np.ndarray
+    iteration: int = 0
+    passes: int = 0
+    gap: float = float("inf")
+
+    @classmethod
+    def at_vertex(cls, initial: int, column: np.ndarray, algorithm: str) -> "State":
+        """Start from one pattern; `column` is its column of Q."""
+        alpha = np.zeros(len(column))
+        alpha[initial] = 1.0
+        role = np.full(len(column), WORKING if algorithm == "fw" else IDLE, np.int8)
+        role[initial] = SUPPORT
+        return cls(alpha, column.copy(), role)
+
+    @property
+    def n_support(self) -> int:
+        return int(np.count_nonzero(self.role == SUPPORT))
+
+    @property
+    def n_working(self) -> int:
+        return int(np.count_nonzero(self.role))
+
+    @property
+    def objective(self) -> float:
+        return 0.5 * float(np.dot(self.alpha, self.gradient))

@@ -1,0 +1,265 @@
+"""A data set on disk, Zarr or HDF5, read a span of rows at a time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from bigsvm.errors import UserError
+from bigsvm.labels import Classes, Label, choose_classes, distinct, same, to_signs
+from bigsvm.scaling import Scaling
+from bigsvm.store_place import Place, array, attributes, one_line, open_place
+
+CHUNK_BYTES = 8 * 2**20
+LABELS_AT_A_TIME = 2**20
+MAPPING_KEYS = ("path", "x", "y", "positive")
+
+
+def rows_of_about(size: int, d: int, itemsize: int = 4) -> int:
+    """How many rows of d values make about `size` bytes; at least one."""
+    return max(1, size // (d * itemsize))
+
+
+class Dataset:
+    """Rows and labels of one data set; read-only and lazy. Made by `open_dataset`.
+
+    Attributes
+    ----------
+    n, d : int
+        Number of rows and of features.
+    path : str
+        For messages.
+    chunk_rows : int
+        Rows to read at a time: the stored chunk; about 8 MiB where an array of the user's own is
+        not chunked, or in so small chunks that reading them one by one would crawl.
+    stored_chunk_bytes : int
+        What has to be decoded at once to read a single row.
+    scaling, feature_names, source, prepare_options, recorded_fingerprint
+        As `prepare` recorded them; None or empty in arrays of the user's own.
+    """
+
+    def __init__(
+        self, place: Place, x: Any, y: Any | None, about: Mapping[str, Any], where: str
+    ) -> None:
+        self._place = place
+        self._x = x
+        self._y = y
+        self._signs: np.ndarray | None = None
+        self._flip = False
+        self._classes: Classes | None = None
+        prepared = "fingerprint" in about and "classes" in about
+        self.path = where
+        self.n, self.d = (int(size) for size in x.shape)
+        chunks = x.chunks or (rows_of_about(CHUNK_BYTES, self.d), self.d)
+        stored_rows = min(int(chunks[0]), self.n)
+        self.stored_chunk_bytes = stored_rows * self.d * x.dtype.itemsize
+        together = 1 if prepared else max(1, CHUNK_BYTES // (stored_rows * self.d * 4))
+        self.chunk_rows = min(stored_rows * together, self.n)
+        self.recorded_fingerprint: str | None = about.get("fingerprint") if prepared else None
+        self.feature_names: list[str] | None = about.get("feature_names")
+        self.source: str = about.get("source", "")
+        self.prepare_options: dict[str, Any] = about.get("prepare") or {}
+        scaling = about.get("scaling")
+        self.scaling = Scaling.from_json(scaling) if scaling else None
+        if prepared:
+            self._classes = (about["classes"][0], about["classes"][1])
+
+    @property
+    def classes(self) -> Classes:
+        """The original labels of -1 and of +1."""
+        if self._classes is None:
+            raise UserError(f"{self.path}: was opened without labels")
+        return self._classes
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows start to stop as a new C-contiguous (stop - start, d) float32 array."""
+        if not 0 <= start <= stop <= self.n:
+            raise IndexError(f"rows {start} to {stop} of {self.path}, which has {self.n}")
+        try:
+            block = self._x[start:stop]
+        except (OSError, ValueError, RuntimeError) as damage:
+            raise UserError(
+                f"{self.path}: rows {start} to {stop} cannot be read ({one_line(damage)}); the "
+                "store is damaged, make it again"
+            ) from damage
+        with np.errstate(over="ignore"):  # infinities are found, and named, by `fingerprint`
+            return np.ascontiguousarray(block, dtype=np.float32)
+
+    def labels(self) -> np.ndarray:
+        """All labels as (n,) int8 in {-1, +1}; the array is shared, so it is read-only."""
+        if self._y is None:
+            raise UserError(f"{self.path}: was opened without labels")
+        if self._signs is None:
+            signs = np.asarray(_read_labels(self._y, 0, self.n, self.path), dtype=np.int8)
+            if wrong := np.flatnonzero(np.abs(signs) != 1).tolist():
+                raise UserError(
+                    f"{self.path}: label {signs[wrong[0]]} in row {wrong[0]} (counted from 0) is "
+                    "neither -1 nor +1; the store is damaged, make it again"
+                )
+            self._keep(-signs if self._flip else signs)
+        assert self._signs is not None
+        return self._signs
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Consecutive (start, stop) that cover all rows, a chunk each."""
+        for start in range(0, self.n, self.chunk_rows):
+            yield start, min(start + self.chunk_rows, self.n)
+
+    def gather(self, indices: np.ndarray) -> np.ndarray:
+        """The rows `indices` in the order asked, (q, d) float32; each chunk is read once."""
+        indices = np.asarray(indices, dtype=np.int64)
+        rows = np.empty((len(indices), self.d), dtype=np.float32)
+        if len(indices) == 0:
+            return rows
+        order = np.argsort(indices, kind="stable")
+        ordered = indices[order]
+        if ordered[0] < 0 or ordered[-1] >= self.n:
+            raise IndexError(f"row {ordered[0]} or {ordered[-1]} of {self.path}: it has {self.n}")
+        chunk = ordered // self.chunk_rows
+        edges = np.flatnonzero(np.diff(chunk)) + 1
+        for wanted, places in zip(np.split(ordered, edges), np.split(order, edges), strict=True):
+            first = int(wanted[0])
+            rows[places] = self.read(first, int(wanted[-1]) + 1)[wanted - first]
+        return rows
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._place.close()
+
+    def __enter__(self) -> Dataset:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _keep(self, signs: np.ndarray) -> None:
+        signs.setflags(write=False)
+        self._signs = signs
+
+    def _find_classes(self, positive: Label | None, classes: Classes | None) -> None:
+        """Settle which original label is which sign."""
+        if self._classes is not None:
+            if positive is not None and classes is None:
+                classes = choose_classes(self._classes, positive, self.path)
+            if classes is None or all(map(same, self._classes, classes)):
+                return
+            if not all(map(same, self._classes, reversed(classes))):
+                raise UserError(
+                    f"{self.path}: its classes {self._classes} are not {classes}, those of the "
+                    "model; choose data with the same two classes"
+                )
+            self._classes, self._flip = classes, True
+            return
+        if classes is None:
+            values: set[Label] = set()
+            for part in self._label_blocks():
+                values.update(distinct(part, self.path).values())
+            classes = choose_classes(values, positive, self.path)
+        self._classes = classes
+        self._keep(
+            np.concatenate([to_signs(part, classes, self.path) for part in self._label_blocks()])
+        )
+
+    def _label_blocks(self) -> Iterator[np.ndarray]:
+        for start in range(0, self.n, LABELS_AT_A_TIME):
+            yield _read_labels(self._y, start, min(start + LABELS_AT_A_TIME, self.n), self.path)
+
+
+def open_dataset(
+    spec: str | Path | Mapping[str, Any],
+    part: str = "train",
+    *,
+    classes: Classes | None = None,
+    with_labels: bool = True,
+) -> Dataset:
+    """Open a data set for reading.
+
+    Parameters
+    ----------
+    spec : path or mapping
+        A store ("s.zarr", "s.h5"), a group in one ("s.zarr/train", "s.h5/train"), or a mapping for
+        arrays of the user's own: ``{path: mine.h5, x: features, y: labels, positive: 1}``.
+    part : str
+        The sub-group to use where the opened group has no arrays itself.
+    classes : (label of -1, label of +1), optional
+        Map labels to these (a test set to the classes of a model) instead of finding them.
+    with_labels : bool
+        Without, `y` need not exist and only the rows can be read.
+    """
+    options: dict[str, Any] = dict(spec) if isinstance(spec, Mapping) else {"path": spec}
+    for key in options:
+        if key not in MAPPING_KEYS:
+            raise UserError(
+                f"data set key {key!r} is not known; the keys are {', '.join(MAPPING_KEYS)}"
+            )
+    if not options.get("path"):
+        raise UserError("a data set needs a `path`")
+    names = (str(options.get("x") or "X"), str(options.get("y") or "y"))
+    place = open_place(Path(options["path"]))
+    try:
+        if names[0] not in place.group and part in place.group:
+            place = Place(place.group[part], place.path / part, place.close)
+        x = array(place, names[0])
+        if x.ndim != 2:
+            raise UserError(f"{place.path}: {names[0]} has shape {x.shape}, not (rows, features)")
+        if 0 in x.shape:
+            raise UserError(f"{place.path}: {names[0]} is empty, its shape is {x.shape}")
+        if x.dtype.kind not in "fiub":
+            raise UserError(f"{place.path}: {names[0]} holds {x.dtype}, not real numbers")
+        y = array(place, names[1]) if with_labels else None
+        if y is not None and tuple(y.shape) not in ((x.shape[0],), (x.shape[0], 1)):
+            raise UserError(
+                f"{place.path}: {names[1]} has shape {y.shape} where {names[0]} has "
+                f"{x.shape[0]} rows; a label a row is needed"
+            )
+        usual = names == ("X", "y")
+        where = str(place.path) if usual else f"{place.path}/{names[0]}"
+        dataset = Dataset(place, x, y, attributes(place.group) if usual else {}, where)
+        if with_labels:
+            dataset._find_classes(options.get("positive"), classes)
+        return dataset
+    except BaseException:
+        place.close()
+        raise
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """SHA-256 of the content, whatever the chunks and the format; one pass over the data.
+
+    A value that is not finite is an error that names its row and column.
+    """
+    digest = begin_fingerprint(dataset.n, dataset.d)
+    for start, stop in dataset.spans():
+        rows = dataset.read(start, stop)
+        finite = np.isfinite(rows)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            raise UserError(
+                f"{dataset.path}: the value in row {start + row}, column {column} (counted from 0) "
+                f"is {rows[row, column]} as float32; replace it or leave out the row"
+            )
+        digest.update(rows)
+    digest.update(dataset.labels())
+    return digest.hexdigest()
+
+
+def begin_fingerprint(n: int, d: int) -> Any:
+    """The hash to be fed all float32 rows in order, then all int8 labels."""
+    return hashlib.sha256(f"bigsvm data {n} {d}\n".encode())
+
+
+def _read_labels(y: Any, start: int, stop: int, where: str) -> np.ndarray:
+    try:
+        return np.asarray(y[start:stop]).reshape(-1)
+    except (OSError, ValueError, RuntimeError) as damage:
+        raise UserError(f"{where}: the labels cannot be read ({one_line(damage)})") from damage

@@ -1,0 +1,95 @@
+"""Finding a group in a Zarr or HDF5 store, with a clear word where there is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bigsvm.errors import UserError
+
+
+@dataclass(frozen=True)
+class Place:
+    """A group inside a Zarr or HDF5 store, opened for reading."""
+
+    group: Any  # h5py.Group or zarr.Group: both have keys(), [name] and attrs
+    path: Path  # for messages: the store's path, then the group's name in it
+    close: Callable[[], None]
+
+
+def open_place(path: Path) -> Place:
+    """Open the store at `path`, or the group in a store that `path` goes on to."""
+    if not path.exists():
+        for file in path.parents:
+            if file.is_file():
+                return _open_hdf5(file, path.relative_to(file).as_posix())
+            if file.is_dir():
+                break
+        if any(path.with_name(f".{path.name}.{kind}").exists() for kind in ("spill", "partial")):
+            raise UserError(
+                f"{path}: is still being prepared, or that was cut off; prepare it again"
+            )
+        raise UserError(f"{path}: there is no such store; make it with python -m bigsvm.prepare")
+    return _open_hdf5(path, "") if path.is_file() else _open_zarr(path)
+
+
+def _open_hdf5(file: Path, inside: str) -> Place:
+    import h5py
+
+    if not h5py.is_hdf5(file):
+        raise UserError(
+            f"{file}: is neither a Zarr nor an HDF5 store; make one of it with "
+            f"python -m bigsvm.prepare {file} STORE"
+        )
+    try:
+        opened = h5py.File(file, "r")
+    except BlockingIOError as locked:
+        raise UserError(f"{file}: another program is writing it; wait for its end") from locked
+    except OSError as damage:
+        raise UserError(f"{file}: cannot be opened ({one_line(damage)})") from damage
+    group = opened.get(inside) if inside else opened
+    if not isinstance(group, h5py.Group):
+        names = ", ".join(opened.keys())
+        opened.close()
+        raise UserError(f"{file}: there is no group {inside!r} in it; it has: {names}")
+    return Place(group, file / inside, opened.close)
+
+
+def _open_zarr(directory: Path) -> Place:
+    import zarr
+
+    try:
+        group = zarr.open_group(directory, mode="r")
+    except (OSError, ValueError, KeyError) as problem:
+        if (directory / "zarr.json").exists() or (directory / ".zgroup").exists():
+            raise UserError(
+                f"{directory}: cannot be opened as a Zarr group ({one_line(problem)})"
+            ) from problem
+        raise UserError(f"{directory}: is a folder, but not a Zarr group") from problem
+    return Place(group, directory, lambda: None)
+
+
+def array(place: Place, name: str) -> Any:
+    with suppress(KeyError):
+        found = place.group[name]
+        if hasattr(found, "shape"):
+            return found
+    names = ", ".join(sorted(place.group.keys())) or "nothing"
+    raise UserError(f"{place.path}: there is no array {name!r} in it; it has: {names}")
+
+
+def attributes(group: Any) -> dict[str, Any]:
+    """The attributes of a group; HDF5 has no lists of mixed things, so there they are JSON text."""
+    about = dict(group.attrs)
+    for key in ("classes", "feature_names", "scaling", "prepare"):
+        if isinstance(about.get(key), str):
+            about[key] = json.loads(about[key])
+    return about
+
+
+def one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,238 @@
+"""Writing a data set so that it appears whole under its path, or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from bigsvm.durable import fsync_directory
+from bigsvm.errors import UserError
+from bigsvm.hidden_folder import hidden_folder
+from bigsvm.labels import Classes
+from bigsvm.scaling import Scaling
+from bigsvm.store import CHUNK_BYTES, begin_fingerprint, rows_of_about
+
+HDF5_SUFFIXES = (".h5", ".hdf5")
+SUFFIXES = (".zarr", *HDF5_SUFFIXES)
+COMPRESSIONS = ("zstd", "none")
+
+
+@dataclass(frozen=True)
+class About:
+    """What a store tells about its data besides the data."""
+
+    classes: Classes
+    scaling: Scaling | None = None
+    feature_names: list[str] | None = None
+    source: str = ""
+    prepare: Mapping[str, Any] = field(default_factory=dict)  # the options, as a record
+
+    def attributes(self) -> dict[str, Any]:
+        return {
+            "classes": list(self.classes),
+            "scaling": self.scaling.to_json() if self.scaling else None,
+            "feature_names": self.feature_names,
+            "source": self.source,
+            "prepare": dict(self.prepare),
+        }
+
+
+class StoreWriter:
+    """Writes a Zarr (`*.zarr`) or HDF5 (`*.h5`, `*.hdf5`) store; use it in a `with` block.
+
+    The store is written to a hidden folder beside `path` and gets its name when the block ends
+    well and all rows have come; otherwise nothing is left.
+
+    Parameters
+    ----------
+    path : Path
+    rows : mapping
+        Number of rows of each part, e.g. ``{"train": 60_000, "test": 12_825}``.
+    d : int
+        Number of features.
+    about : About
+    chunk_rows : int, optional
+        Rows in a chunk; default: as many as make 8 MiB.
+    compression : {"zstd", "none"}, optional
+        Default: zstd for Zarr, none for HDF5 (which has no zstd).
+    overwrite : bool
+        Replace an existing store; otherwise that is an error.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        rows: Mapping[str, int],
+        d: int,
+        about: About,
+        *,
+        chunk_rows: int | None = None,
+        compression: str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        self.path = path
+        self._rows = dict(rows)
+        self._d = d
+        self._about = about
+        self._chunk_rows = chunk_rows or rows_of_about(CHUNK_BYTES, d)
+        self._overwrite = overwrite
+        self._compressed = check_target(path, compression, overwrite)
+        self._cleanup = ExitStack()
+        self._parts: dict[str, _Part] = {}
+
+    def __enter__(self) -> StoreWriter:
+        self._folder = self._cleanup.enter_context(hidden_folder(self.path, "partial"))
+        self._unfinished = self._folder / self.path.name
+        try:
+            self._create()
+        except BaseException:
+            self._cleanup.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._cleanup:
+            if kind is None:
+                for name, part in self._parts.items():
+                    part.finish(name)
+            if self._file is not None:
+                # After an error (a full disk, say) closing may fail, too; the first one counts.
+                with suppress(*([] if kind is None else [Exception])):
+                    self._file.close()
+            if kind is None:
+                self._publish()
+
+    def append(self, part: str, X: np.ndarray, y: np.ndarray) -> None:
+        """Write the next rows (m, d) float32 and labels (m,) in {-1, +1} of `part`."""
+        self._parts[part].append(X, y)
+
+    def _create(self) -> None:
+        self._file: Any = None
+        attributes = self._about.attributes()
+        if self.path.suffix in HDF5_SUFFIXES:
+            import h5py
+
+            root = self._file = h5py.File(self._unfinished, "w")
+            # HDF5 attributes know neither null nor lists of mixed things: JSON text instead.
+            attributes = {
+                key: value if isinstance(value, str) else json.dumps(value)
+                for key, value in attributes.items()
+            }
+        else:
+            import zarr
+
+            root = zarr.create_group(self._unfinished, zarr_format=3)
+        for name, n in self._rows.items():
+            group = root.create_group(name)
+            group.attrs.update(attributes)
+            chunk_rows = min(self._chunk_rows, n)
+            x = self._create_array(group, "X", (n, self._d), (chunk_rows, self._d), np.float32)
+            y = self._create_array(group, "y", (n,), (min(n, CHUNK_BYTES),), np.int8)
+            self._parts[name] = _Part(group, x, y, chunk_rows)
+
+    def _create_array(
+        self, group: Any, name: str, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: type
+    ) -> Any:
+        if self._file is not None:
+            return group.create_dataset(name, shape=shape, chunks=chunks, dtype=dtype)
+        from zarr.codecs import ZstdCodec
+
+        return group.create_array(
+            name,
+            shape=shape,
+            chunks=chunks,
+            dtype=dtype,
+            compressors=[ZstdCodec(level=1, checksum=True)] if self._compressed else None,
+            # Zarr reads a lost chunk as the fill value: take one that no data set can hold.
+            fill_value=np.nan if dtype is np.float32 else 0,
+            config={"write_empty_chunks": True},
+        )
+
+    def _publish(self) -> None:
+        """Data to the disk first, then the name."""
+        files = [self._unfinished, *self._unfinished.rglob("*")]
+        for path in files:
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+        if self.path.exists() and not self._overwrite:
+            raise UserError(f"{self.path}: another process has made it in the meantime")
+        if self.path.is_dir():
+            # A folder cannot be replaced in one step: the old one steps aside first.
+            self.path.rename(self._folder / "replaced")
+        self._unfinished.replace(self.path)
+        fsync_directory(self.path.parent)
+
+
+class _Part:
+    """One group on its way: gathers rows to whole chunks and hashes what it writes."""
+
+    def __init__(self, group: Any, x: Any, y: Any, chunk_rows: int) -> None:
+        self._group, self._x, self._y = group, x, y
+        self._n, d = x.shape
+        self._buffer = np.empty((chunk_rows, d), dtype=np.float32)
+        self._filled = 0
+        self._written = 0
+        self._signs = np.empty(self._n, dtype=np.int8)
+        self._digest = begin_fingerprint(self._n, d)
+
+    def append(self, X: np.ndarray, y: np.ndarray) -> None:
+        begin = self._written + self._filled
+        if begin + len(X) > self._n or len(X) != len(y):
+            raise ValueError(f"{len(X)} rows, {len(y)} labels after {begin} rows of {self._n}")
+        self._signs[begin : begin + len(y)] = y
+        taken = 0
+        while taken < len(X):
+            count = min(len(X) - taken, len(self._buffer) - self._filled)
+            self._buffer[self._filled : self._filled + count] = X[taken : taken + count]
+            self._filled += count
+            taken += count
+            if self._filled == len(self._buffer):
+                self._flush()
+
+    def _flush(self) -> None:
+        rows = self._buffer[: self._filled]
+        self._digest.update(rows)
+        self._x[self._written : self._written + self._filled] = rows
+        self._written += self._filled
+        self._filled = 0
+
+    def finish(self, name: str) -> None:
+        self._flush()
+        if self._written != self._n:
+            raise ValueError(f"part {name} got {self._written} of its {self._n} rows")
+        self._y[:] = self._signs
+        self._digest.update(self._signs)
+        self._group.attrs["fingerprint"] = self._digest.hexdigest()
+
+
+def check_target(path: Path, compression: str | None, overwrite: bool) -> bool:
+    """Refuse a store that cannot be written; return whether it will be compressed."""
+    if path.suffix not in SUFFIXES:
+        raise UserError(f"{path}: name the store *.zarr, *.h5 or *.hdf5, which says its format")
+    if compression not in (None, *COMPRESSIONS):
+        raise UserError(f"compression {compression!r} is not known; choose zstd or none")
+    hdf5 = path.suffix in HDF5_SUFFIXES
+    if hdf5 and compression == "zstd":
+        raise UserError(f"{path}: HDF5 has no zstd; leave out the compression or write a .zarr")
+    if not path.parent.is_dir():
+        raise UserError(f"{path}: there is no folder {path.parent}; create it first")
+    if path.exists():
+        if not overwrite:
+            raise UserError(f"{path}: exists already; --overwrite replaces it")
+        if path.is_dir() == hdf5 or not (hdf5 or (path / "zarr.json").exists()):
+            raise UserError(f"{path}: is not a store, so it is not overwritten; move it away")
+    return not hdf5 and compression != "none"
