@@ -26,6 +26,12 @@ def run(command: Callable[[Sequence[str] | None], int], argv: Sequence[str] | No
         # The reader of our output left (`| head`); Python must not complain about it on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13
+    except OSError as failure:
+        # The machine's fault, not the user's: a full disk, a share that went away.
+        print(
+            f"error: {failure.filename or 'input or output'}: {failure.strerror}", file=sys.stderr
+        )
+        return 1
     except KeyboardInterrupt:
         return 128 + 2
 

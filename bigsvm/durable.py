@@ -20,8 +20,10 @@ def written_whole(path: Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         temporary.replace(path)
         fsync_directory(path.parent)
-    except BaseException:
+    except BaseException as failure:
         temporary.unlink(missing_ok=True)
+        if isinstance(failure, OSError) and failure.filename is None:
+            failure.filename = str(path)  # a failed write does not say where
         raise
 
 

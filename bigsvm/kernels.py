@@ -1,13 +1,14 @@
 """Kernel values, computed in panels.
 
-Sixteen patterns stand side by side, feature by feature, in a *panel* of shape (d, 16); a *pack* holds
-six rows in the same way, shape (d, 6). One tile, the 6 x 16 kernel values between a pack and a panel,
-is computed in vector registers. Distances are sums of squared (or absolute) differences, so nothing
-cancels, however far out the patterns lie.
+Sixteen patterns stand side by side, feature by feature, in a *panel* of shape (d, 16); a *pack*
+holds six rows in the same way, shape (d, 6). One tile, the 6 x 16 kernel values between a pack
+and a panel, is computed in vector registers. Distances are sums of squared (or absolute)
+differences, so nothing cancels, however far out the patterns lie.
 
-Every value is made by the same sequence of correctly rounded operations (fused multiply-adds asked for
-explicitly, never left to the compiler), one lane to a pair. So it does not depend on the chunk, the
-lane, the pack or the thread that computes it: the ground on which all "same bits" promises stand.
+Every value is made by the same sequence of correctly rounded operations (fused multiply-adds asked
+for explicitly, never left to the compiler), one lane to a pair. So it does not depend on the chunk,
+the lane, the pack or the thread that computes it: the ground on which all "same bits" promises
+stand.
 """
 
 from collections.abc import Callable
@@ -267,7 +268,7 @@ def _two_to_minus(distance, gamma):  # type: ignore[no-untyped-def]
 @njit(inline="always")
 def _tile(panels, p, packs, g, kind, gamma, coef0, degree, values):  # type: ignore[no-untyped-def]
     """The kernel values between pack g and panel p, as values[j * 16 + lane]."""
-    if kind == _RBF or kind == _LAPLACIAN:
+    if kind in (_RBF, _LAPLACIAN):
         if kind == _RBF:
             _squared_distances(panels, p, packs, g, values)
         else:
@@ -359,3 +360,10 @@ def _linear_products(panels, weights, out, start, stop):  # type: ignore[no-unty
             first = start + p * LANES
             for lane in range(min(LANES, stop - first)):
                 out[c, first + lane] += sums[lane]
+
+
+def warm_up(kernel: Kernel) -> None:
+    """Compile or load what training needs, so that its memory is there before it is counted."""
+    rows = np.zeros((1, 1), np.float32)
+    columns(kernel, block_of(rows), rows, np.empty((1, 1), np.float32), np.zeros(1, np.int64))
+    products(kernel, block_of(rows), rows, np.zeros((1, 1)), np.zeros((1, 1)))

@@ -1,7 +1,7 @@
 """Arrays and a description in one safetensors file, sealed by a checksum.
 
-The files are plain safetensors: any reader takes them, and reading one runs no code. Ours also checks
-the seal, so that a damaged file is noticed and named.
+The files are plain safetensors: any reader takes them, and reading one runs no code. Ours also
+checks the seal, so that a damaged file is noticed and named.
 """
 
 import hashlib
@@ -39,11 +39,11 @@ def write_sealed(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[st
         file.write(len(text).to_bytes(8, "little"))
         file.write(text)
         for array in arrays.values():
-            file.write(memoryview(array).cast("B") if array.size else b"")
+            file.write(array.reshape(-1).view(np.uint8).data)
 
 
 def read_sealed(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read what `write_sealed` wrote; a UserError names a file that is damaged or of another kind."""
+    """Read what `write_sealed` wrote; a damaged file, or one of another kind, is a UserError."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -65,5 +65,5 @@ def _checksum(described: str, arrays: Mapping[str, np.ndarray]) -> str:
     digest = hashlib.sha256(described.encode())
     for name, array in arrays.items():
         digest.update(f"\n{name} {array.dtype.name} {array.shape}\n".encode())
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

@@ -50,6 +50,7 @@ def refusal(path: Path, **options: object) -> str:
         read(path, **options)
     message = str(caught.value)
     assert "\n" not in message
+    assert len(message) < 400
     assert str(path) in message
     return message
 
@@ -142,6 +143,18 @@ def same(a: float | None, b: float) -> bool:
 @settings(deadline=None, max_examples=500)
 def test_numbers_are_rounded_as_python_does(token: str) -> None:
     assert same(number(token), float(token))
+
+
+def test_numbers_at_the_edge_of_the_fast_path() -> None:
+    rng = np.random.default_rng(0)
+    for bits in (51, 53, 54, 55, 60):
+        for mantissa in rng.integers(2 ** (bits - 1), 2**bits, size=20).tolist():
+            for exponent in (*range(-26, -18), -1, 0, 1, *range(18, 27)):
+                token = f"{mantissa}e{exponent}"
+                assert same(number(token), float(token)), token
+    for small in (1, 7, 123):
+        for exponent in range(-30, 31):
+            assert same(number(f"{small}e{exponent}"), float(f"{small}e{exponent}"))
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -452,7 +465,7 @@ def test_npz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save: Callable[...
     assert (y == labels).all()
     assert (read(path, with_labels=False)[0] == table).all()
     assert "95 rows" in refusal(path, label_column="other")
-    assert "X, y, other" in refusal(path, label_column="missing")
+    assert "'X', 'y', 'other'" in refusal(path, label_column="missing")
 
 
 def test_wrong_numpy_files(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Named sources: found where they should be, and what they should be."""
 
-import hashlib
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -33,13 +32,6 @@ def test_every_source_is_found_and_read(data_dir: Path, name: str) -> None:
         assert path.parent == data_dir
         batch = next(iter(open_reader(path, ReadOptions(format=source.format)).batches()))
         assert source.positive in batch.y.tolist()
-
-
-def test_local_files_have_the_hashes_given(data_dir: Path) -> None:
-    for source in SOURCES.values():
-        for path, file in zip(locate(source.name), source.files, strict=True):
-            if file.sha256 and path.name == file.names[file.download_as]:
-                assert hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256
 
 
 def test_addresses_are_safe_and_distinct() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 import numba
@@ -36,7 +37,7 @@ class LocalBackend:
         self.n, self.d = dataset.n, dataset.d
         self._dataset = dataset
         self._kernel = kernel
-        numba.set_num_threads(min(threads or numba.config.NUMBA_NUM_THREADS, available_threads()))
+        self._threads = min(threads or available_threads(), available_threads())
         chunk_bytes = 4 * dataset.chunk_rows * dataset.d
         self._resident: dict[int, Block] = {}
         for span in dataset.spans():
@@ -63,14 +64,16 @@ class LocalBackend:
 
     def columns(self, rows: np.ndarray, out: np.ndarray, slots: np.ndarray) -> None:
         """See `Backend`."""
-        for block in self._blocks():
-            kernels.columns(self._kernel, block, rows, out, slots)
+        with threads(self._threads):
+            for block in self._blocks():
+                kernels.columns(self._kernel, block, rows, out, slots)
 
     def matvec(self, rows: np.ndarray, coef: np.ndarray) -> np.ndarray:
         """See `Backend`."""
         sums = np.zeros((1, self.n))
-        for block in self._blocks():
-            kernels.products(self._kernel, block, rows, coef[:, None], sums)
+        with threads(self._threads):
+            for block in self._blocks():
+                kernels.products(self._kernel, block, rows, coef[:, None], sums)
         return sums[0]
 
     def _blocks(self) -> Iterator[Block]:
@@ -82,9 +85,20 @@ class LocalBackend:
         return block_of(self._dataset.read(*span), start=span[0])
 
 
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let compiled code use `count` threads inside the block."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(count)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
 def available_threads() -> int:
     """As many threads as numba was started with."""
-    return int(numba.config.NUMBA_NUM_THREADS)
+    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
 
 
 def prefetched(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:

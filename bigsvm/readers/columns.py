@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bigsvm.errors import UserError
 from bigsvm.readers import ReadOptions
+from bigsvm.readers.wording import listed
 
 
 def column_position(
@@ -17,8 +18,8 @@ def column_position(
         try:
             asked = int(asked)
         except ValueError:
-            shown = ", ".join(map(repr, (names or [])[:20])) or "no names (no header line)"
-            raise UserError(f"{path}: no column {asked!r} for the labels; it has {shown}") from None
+            there = listed(list(names or [])) or "no names (no header line)"
+            raise UserError(f"{path}: no column {asked!r} for the labels; it has {there}") from None
     position = -1 if asked is None else asked
     if not -columns <= position < columns:
         raise UserError(

@@ -13,6 +13,7 @@ from bigsvm.readers.decompress import line_blocks
 from bigsvm.readers.number import as_number
 from bigsvm.readers.table import NO_LABEL_COLUMN, explain_table, parse_table
 from bigsvm.readers.text_rows import text_batches
+from bigsvm.readers.wording import reason, shown
 
 
 class CsvReader:
@@ -54,7 +55,7 @@ class CsvReader:
         )
 
     def _place(self, column: int) -> str:
-        return f"column {column}" + (f" ({self.names[column - 1]!r})" if self.names else "")
+        return f"column {column}" + (f" ({shown(self.names[column - 1])})" if self.names else "")
 
     def _has_header(self, fields: list[str], options: ReadOptions) -> bool:
         if options.header != "auto":
@@ -104,5 +105,5 @@ def _split(path: Path, line: str, delimiter: str) -> list[str]:
     try:
         row = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
     except csv.Error as failure:
-        raise UserError(f"{path}: its first line cannot be split ({failure})") from failure
+        raise UserError(f"{path}: its first line cannot be split ({reason(failure)})") from failure
     return [field.strip() for field in row]

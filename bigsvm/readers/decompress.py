@@ -4,6 +4,7 @@ import bz2
 import contextlib
 import gzip
 import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from bigsvm.errors import UserError
+from bigsvm.readers.wording import listed, reason
 
 BLOCK_BYTES = 4 * 2**20
 MAX_LINE_BYTES = 64 * 2**20
@@ -20,7 +22,19 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NEWLINE = 10
 
 ZIP_MAGIC = b"PK\x03\x04"
-DAMAGE = (EOFError, OSError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+
+# All that the standard library was seen to raise at damaged files.
+DAMAGE = (
+    EOFError,
+    KeyError,
+    OSError,
+    RuntimeError,
+    ValueError,
+    lzma.LZMAError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def magic_bytes(path: Path) -> bytes:
@@ -73,7 +87,7 @@ def data_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     for candidates in (members, known):
         if len(candidates) == 1:
             return candidates[0]
-    names = ", ".join(repr(member.filename) for member in members[:5]) or "nothing"
+    names = listed([member.filename for member in members]) or "nothing"
     raise UserError(f"{path}: a zip must hold one data file; this one holds {names}")
 
 
@@ -127,5 +141,6 @@ def _check_start(path: Path, block: bytes) -> bytes:
 def _damaged(path: Path, failure: BaseException) -> UserError:
     if isinstance(failure, EOFError):
         return UserError(f"{path}: the compressed file ends too early; fetch it again")
-    reason = " ".join(str(failure).split()) or type(failure).__name__
-    return UserError(f"{path}: the file is damaged or cannot be read ({reason}); fetch it again")
+    return UserError(
+        f"{path}: the file is damaged or cannot be read ({reason(failure)}); fetch it again"
+    )

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.errors import UserError
+from bigsvm.readers.wording import shown
 
 
 def finite_rows(path: Path, x: np.ndarray, first_row: int, names: list[str] | None) -> np.ndarray:
@@ -14,7 +15,7 @@ def finite_rows(path: Path, x: np.ndarray, first_row: int, names: list[str] | No
     if np.isfinite(rows).all():
         return rows
     row, column = np.argwhere(~np.isfinite(rows))[0]
-    where = f"feature {column + 1}" + (f" ({names[column]!r})" if names else "")
+    where = f"feature {column + 1}" + (f" ({shown(names[column])})" if names else "")
     raise UserError(
         f"{path}, row {first_row + row}, {where}: the value is {rows[row, column]}; "
         "remove or replace such values"

@@ -7,6 +7,7 @@ from numba import njit
 
 from bigsvm.errors import UserError
 from bigsvm.readers.number import EXACT, as_number
+from bigsvm.readers.wording import shown
 
 MAX_LABEL_BYTES = 256
 NUMBER, TEXT = "numeric", "text"
@@ -55,7 +56,7 @@ class LabelDecoder:
             word = token.decode().replace('""', '"')
         except UnicodeDecodeError as failure:
             raise UserError(
-                f"{self.path}, line {line}: label {token!r} is not UTF-8 text"
+                f"{self.path}, line {line}: label {shown(token)} is not UTF-8 text"
             ) from failure
         if word.lower() in MISSING:
             raise UserError(f"{self.path}, line {line}: the label is missing ({word!r})")

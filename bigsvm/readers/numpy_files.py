@@ -17,6 +17,7 @@ from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions, batch_rows
 from bigsvm.readers.columns import check_features, column_position
 from bigsvm.readers.decompress import DAMAGE, read_some
 from bigsvm.readers.finite import clean_labels, finite_rows
+from bigsvm.readers.wording import listed, reason, shown
 
 
 @dataclass(frozen=True)
@@ -89,14 +90,14 @@ class NpzReader:
                     self.y_name = self._choose(arrays, str(options.label_column or "y"))
                 self._check(archive)
         except DAMAGE as failure:
-            raise UserError(f"{path}: not a readable npz file ({failure})") from failure
+            raise UserError(f"{path}: not a readable npz file ({reason(failure)})") from failure
         check_features(path, self.d, ReadOptions(with_labels=False, features=options.features))
 
     def _choose(self, arrays: list[str], wanted: str) -> str:
         for name in (wanted, wanted.lower(), wanted.upper()):
             if name in arrays:
                 return name
-        there = ", ".join(arrays[:20]) or "no arrays"
+        there = listed(arrays) or "no arrays"
         raise UserError(f"{self.path}: no array {wanted!r} in it; it has {there}")
 
     def _check(self, archive: zipfile.ZipFile) -> None:
@@ -150,8 +151,7 @@ def _read_header(path: Path, file: IO[bytes]) -> _Header:
             header = _Header(*npy_format.read_array_header_2_0(file))
     except Exception as failure:
         # A damaged header is Python text gone wrong: NumPy raises errors of many kinds at it.
-        reason = " ".join(str(failure).split())[:200]
-        raise UserError(f"{path}: not a readable NumPy array ({reason})") from failure
+        raise UserError(f"{path}: not a readable NumPy array ({reason(failure)})") from failure
     if header.dtype.hasobject:
         raise UserError(f"{path}: an array of Python objects; loading it could run code")
     return header
@@ -160,8 +160,8 @@ def _read_header(path: Path, file: IO[bytes]) -> _Header:
 def _check_table(path: Path, header: _Header, name: str) -> None:
     if len(header.shape) != 2 or header.dtype.kind not in "biuf":
         raise UserError(
-            f"{path}: {name} must be two-dimensional numbers, not {header.dtype} of shape "
-            f"{header.shape}"
+            f"{path}: {name} must be two-dimensional numbers, not "
+            f"{shown(f'{header.dtype} of shape {header.shape}')}"
         )
     n, columns = header.shape
     if n < 1:

@@ -11,6 +11,7 @@ from bigsvm.errors import UserError
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions, batch_rows
 from bigsvm.readers.columns import check_features, column_position
 from bigsvm.readers.finite import clean_labels, finite_rows
+from bigsvm.readers.wording import reason, shown
 
 
 class ParquetReader:
@@ -33,7 +34,7 @@ class ParquetReader:
         for k in self.columns:
             if not _is_number(schema.field(k).type):
                 raise UserError(
-                    f"{path}: column {names[k]!r} holds {schema.field(k).type}, not numbers"
+                    f"{path}: column {shown(names[k])} holds {schema.field(k).type}, not numbers"
                 )
         self.feature_names: list[str] | None = [names[k] for k in self.columns]
         self.d = len(self.columns)
@@ -60,8 +61,8 @@ class ParquetReader:
             row = first + _first_null(values)
             assert self.feature_names is not None
             raise UserError(
-                f"{self.path}, row {row}, column {self.feature_names[position]!r}: the value is "
-                "missing"
+                f"{self.path}, row {row}, column {shown(self.feature_names[position])}: "
+                "the value is missing"
             )
         if pa.types.is_decimal(values.type):
             values = values.cast(pa.float64())
@@ -94,8 +95,7 @@ def _next(path: Path, parts: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
 
 
 def _damaged(path: Path, failure: BaseException) -> UserError:
-    reason = " ".join(str(failure).split())[:200]
-    return UserError(f"{path}: not a readable Parquet file ({reason})")
+    return UserError(f"{path}: not a readable Parquet file ({reason(failure)})")
 
 
 def _is_number(kind: pa.DataType) -> bool:

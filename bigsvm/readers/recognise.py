@@ -8,12 +8,14 @@ from bigsvm.errors import UserError
 from bigsvm.readers import Format, ReadOptions
 from bigsvm.readers.decompress import (
     BYTE_ORDER_MARK,
+    DAMAGE,
     ZIP_MAGIC,
     data_member,
     magic_bytes,
     open_stream,
     read_some,
 )
+from bigsvm.readers.wording import reason
 
 SAMPLE_BYTES = 65_536
 COMPRESSED = {".gz", ".bz2", ".xz", ".zip"}
@@ -46,8 +48,10 @@ def recognise(path: Path, options: ReadOptions) -> Format:
                 if any(name.endswith(".npy") for name in archive.namelist()):
                     return "npz"
                 suffixes = Path(data_member(path, archive).filename).suffixes
-        except zipfile.BadZipFile as failure:
-            raise UserError(f"{path}: the zip is damaged ({failure}); fetch it again") from failure
+        except DAMAGE as failure:
+            raise UserError(
+                f"{path}: the zip is damaged ({reason(failure)}); fetch it again"
+            ) from failure
     meaningful = [suffix for suffix in map(str.lower, suffixes) if suffix not in COMPRESSED]
     if meaningful and meaningful[-1] in BY_SUFFIX:
         return BY_SUFFIX[meaningful[-1]]

@@ -14,6 +14,7 @@ from bigsvm.readers import Batch, batch_rows
 from bigsvm.readers.decompress import NEWLINE, line_blocks
 from bigsvm.readers.labels import LabelDecoder
 from bigsvm.readers.number import convert
+from bigsvm.readers.wording import shown
 
 # What a kernel is given and gives back in its `state`. COLUMN, START and STOP tell where a problem
 # is: in which column (from 1) and at which bytes of the text.
@@ -87,12 +88,6 @@ def text_batches(
         raise UserError(f"{path}: no rows in it")
 
 
-def token_text(token: bytes) -> str:
-    """A token as it is shown in a message."""
-    shown = token[:40].decode(errors="replace")
-    return repr(shown) + ("..." if len(token) > 40 else "")
-
-
 def _mistake(
     path: Path, text: np.ndarray, state: np.ndarray, place: Callable[[int], str], explain: Explain
 ) -> UserError:
@@ -101,14 +96,14 @@ def _mistake(
     # The kernel had already stepped to the next line.
     where = f"{path}, line {state[LINE] - 1}"
     if state[PROBLEM] != BAD_NUMBER:
-        return UserError(f"{where}: {explain(int(state[PROBLEM]), column, token_text(token))}")
+        return UserError(f"{where}: {explain(int(state[PROBLEM]), column, shown(token))}")
     bare = token.lower().lstrip(b"+-")
     if not token:
         reason = "the value is missing"
     elif bare in (b"nan", b"inf", b"infinity"):
-        reason = f"{token_text(token)} is not finite; remove or replace such values"
+        reason = f"{shown(token)} is not finite; remove or replace such values"
     else:
-        reason = f"{token_text(token)} is not a number"
+        reason = f"{shown(token)} is not a number"
     return UserError(f"{where}, {place(column)}: {reason}")
 
 

@@ -29,8 +29,8 @@ class ColumnCache:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The columns of s and v.
 
-        Where one is missing, ``likely(count)`` names patterns whose columns may be wanted next; they
-        are fetched with it.
+        Where one is missing, ``likely(count)`` names patterns whose columns may be wanted next;
+        they are fetched with it.
         """
         missing = [i for i in dict.fromkeys((s, v)) if i not in self._slots]
         for i in (s, v):
@@ -45,7 +45,7 @@ class ColumnCache:
         return self._columns[self._slots[s]], self._columns[self._slots[v]]
 
     def _fetch(self, missing: list[int]) -> None:
-        slots = []
+        slots: list[int] = []
         for _ in missing:
             if len(self._slots) + len(slots) < self.capacity:
                 slots.append(len(self._slots) + len(slots))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigsvm.backends import Backend
-from bigsvm.solvers.state import SUPPORT, State
+from bigsvm.solvers.state import IDLE, SUPPORT, State
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Problem:
         gradient += alpha / self.C
         return gradient
 
-    def true_gap(self, state: State, gradient: np.ndarray) -> float:
-        """The gap of `state`'s point under `gradient`, idle patterns that would join included."""
-        gap = gradient[state.role == SUPPORT].max() - gradient[state.role > 0].min()
-        return float(gap)
+    def stop_test(self, state: State, gradient: np.ndarray) -> tuple[float, bool]:
+        """The gap at `state`'s point under `gradient`, and whether the run may end there."""
+        gap = float(gradient[state.role == SUPPORT].max() - gradient[state.role != IDLE].min())
+        someone_joins = bool((gradient[state.role == IDLE] < 0).any())
+        return gap, gap <= self.tolerance and not someone_joins

@@ -1,0 +1,101 @@
+"""Saving a run so that it goes on to the same bits."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bigsvm.durable import sweep
+from bigsvm.errors import UserError
+from bigsvm.sealed import read_sealed, write_sealed
+from bigsvm.solvers.state import State
+
+FORMAT = "bigsvm checkpoint 1"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint that was read back."""
+
+    state: State
+    identity: dict[str, Any]
+    seconds: float
+
+
+class Checkpoints:
+    """The checkpoints of one run, the newest few of them.
+
+    Parameters
+    ----------
+    folder : Path
+    identity : dict
+        What the run is a run of: data, model and way of solving. Going on with anything else would
+        give a model of neither, so it is refused.
+    keep : int
+    """
+
+    def __init__(self, folder: Path, identity: dict[str, Any], keep: int) -> None:
+        self._folder = folder
+        self._identity = identity
+        self._keep = keep
+
+    def save(self, state: State, seconds: float) -> None:
+        """Write a checkpoint, then drop the oldest; one already there for this iteration stays."""
+        path = self._folder / f"checkpoint-{state.iteration:010d}.safetensors"
+        about = {
+            "format": FORMAT,
+            "identity": self._identity,
+            "iteration": state.iteration,
+            "passes": state.passes,
+            "gap": state.gap,
+            "seconds": seconds,
+        }
+        arrays = {"alpha": state.alpha, "gradient": state.gradient, "role": state.role}
+        write_sealed(path, arrays, about)
+        for old in self._paths()[: -self._keep]:
+            old.unlink()
+
+    def latest(self) -> Saved | None:
+        """The newest checkpoint that is whole; damaged ones are named, and passed over."""
+        if not self._folder.is_dir():
+            return None
+        sweep(self._folder)
+        for path in reversed(self._paths()):
+            try:
+                saved = _read(path)
+            except UserError as damage:
+                print(f"warning: {damage}; going back to the one before", file=sys.stderr)
+                continue
+            self._check(saved.identity, path)
+            return saved
+        return None
+
+    def _check(self, identity: dict[str, Any], path: Path) -> None:
+        differing = [
+            f"{key} was {identity.get(key)!r} and is now {self._identity.get(key)!r}"
+            for key in sorted(identity.keys() | self._identity.keys())
+            if identity.get(key) != self._identity.get(key)
+        ]
+        if differing:
+            raise UserError(
+                f"{path.parent.parent}: is a run of something else: {'; '.join(differing)}; use "
+                "another --run-dir, or --fresh to begin anew"
+            )
+
+    def _paths(self) -> list[Path]:
+        return sorted(self._folder.glob("checkpoint-*.safetensors"))
+
+
+def _read(path: Path) -> Saved:
+    arrays, about = read_sealed(path)
+    if about.get("format") != FORMAT:
+        raise UserError(f"{path}: is {about.get('format')!r}, not {FORMAT!r}")
+    state = State(
+        arrays["alpha"],
+        arrays["gradient"],
+        arrays["role"],
+        about["iteration"],
+        about["passes"],
+        about["gap"],
+    )
+    return Saved(state, about["identity"], about["seconds"])

@@ -1,0 +1,278 @@
+"""The configuration of a run: a YAML file, checked on the way in."""
+
+import difflib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from bigsvm.errors import UserError
+from bigsvm.prepare_options import PrepareOptions
+
+_SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _size(value: Any) -> Any:
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*([\d.]+)\s*([kmgtKMGT]?[iI]?[bB]?)\s*", value)
+        if not match or match[2].upper() not in _SIZES:
+            raise ValueError("a size is a number of bytes or like 512MiB, 2GiB, 800MB")
+        return int(float(match[1]) * _SIZES[match[2].upper()])
+    return value
+
+
+def _duration(value: Any) -> Any:
+    if isinstance(value, str):
+        if re.fullmatch(r"(\d+:)?\d+:\d\d", value):
+            parts = [int(part) for part in reversed(value.split(":"))]
+            return float(sum(part * 60**power for power, part in enumerate(parts)))
+        units = re.findall(r"([\d.]+)\s*([smhd])", value)
+        if not units or re.sub(r"[\d.]+\s*[smhd]|\s", "", value):
+            raise ValueError("a time is a number of seconds or like 90s, 2h30m, 01:30:00")
+        return sum(float(number) * _SECONDS[unit] for number, unit in units)
+    return value
+
+
+Size = Annotated[int, BeforeValidator(_size)]
+Duration = Annotated[float, BeforeValidator(_duration)]
+
+
+class Section(BaseModel):
+    """A part of the config: no unknown keys, no values of the wrong kind."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ArraysConfig(Section):
+    """Arrays of the user's own: where they are and what they are called."""
+
+    path: str
+    x: str = "X"
+    y: str = "y"
+    positive: str | int | float | None = None
+
+
+class DataConfig(Section):
+    """What to train and to test on."""
+
+    source: str | None = None
+    train: str | ArraysConfig | None = None
+    test: str | ArraysConfig | None = None
+    prepare: PrepareOptions = PrepareOptions()
+
+    @model_validator(mode="after")
+    def _something(self) -> "DataConfig":
+        if self.source is None and self.train is None:
+            raise ValueError("give `source` (a named data set or a file) or `train` (a store)")
+        if self.source is not None and isinstance(self.train, ArraysConfig):
+            raise ValueError("with `source`, `train` is the path of the store to make")
+        return self
+
+
+class KernelConfig(Section):
+    """The kernel and its parameters."""
+
+    name: Literal["rbf", "linear", "poly", "laplacian"] = "rbf"
+    sigma: float | None = Field(default=None, gt=0)
+    gamma: float | None = Field(default=None, gt=0)
+    coef0: float = 0.0
+    degree: int = Field(default=3, ge=1, le=20)
+
+    @model_validator(mode="after")
+    def _width(self) -> "KernelConfig":
+        if self.sigma is not None and self.gamma is not None:
+            raise ValueError("give sigma or gamma, not both")
+        if self.name in ("rbf", "laplacian") and self.sigma is None and self.gamma is None:
+            raise ValueError(f"the {self.name} kernel needs sigma or gamma")
+        if self.name in ("linear", "poly") and self.sigma is not None:
+            raise ValueError(f"the {self.name} kernel has no sigma")
+        return self
+
+    @property
+    def rate(self) -> float:
+        """gamma, whichever way it was given."""
+        if self.sigma is None:
+            return 1.0 if self.gamma is None else self.gamma
+        return 1 / self.sigma if self.name == "laplacian" else 1 / (2 * self.sigma**2)
+
+
+class ModelConfig(Section):
+    """The model: what the result is, apart from how it is computed."""
+
+    algorithm: Literal["fw", "mfw"] = "mfw"
+    C: float = Field(default=1.0, gt=0)
+    kernel: KernelConfig
+
+
+class SolverConfig(Section):
+    """How it is computed, and for how long."""
+
+    schedule: Literal["exact"] = "exact"
+    tolerance: float = Field(default=1e-5, gt=0)
+    max_iterations: int = Field(default=1_000_000, ge=1)
+    time_limit: Duration | None = Field(default=None, gt=0)
+    initial: int | Literal["random"] = 0
+    memory_limit: Size = Field(default=2 * 2**30, gt=0)
+    threads: int | None = Field(default=None, ge=1)
+    seed: int = Field(default=0, ge=0)
+
+
+class RunConfig(Section):
+    """Where the run lives, and how often it saves."""
+
+    dir: str | None = None
+    snapshot_every: int = Field(default=5000, ge=1)
+    checkpoint_every: int | None = Field(default=None, ge=1)
+    checkpoint_seconds: Duration = Field(default=60.0, gt=0)
+    keep_checkpoints: int = Field(default=2, ge=1)
+
+
+class ClusterConfig(Section):
+    """Who computes: this process."""
+
+    kind: Literal["none"] = "none"
+
+
+class Config(Section):
+    """A whole run."""
+
+    data: DataConfig
+    model: ModelConfig
+    solver: SolverConfig = SolverConfig()
+    run: RunConfig = RunConfig()
+    cluster: ClusterConfig = ClusterConfig()
+
+    def to_yaml(self) -> str:
+        """The config as YAML, defaults included; loading it gives the same config."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def load_config(path: Path, settings: Sequence[str] = ()) -> Config:
+    """Read and check a config file.
+
+    Parameters
+    ----------
+    path : Path
+    settings : sequence of "section.key=value"
+        Values that replace those of the file; each value is read as YAML.
+    """
+    values = _read_yaml(path)
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key:
+            raise UserError(f"--set {setting}: write it as section.key=value")
+        _assign(values, key.strip().split("."), _parse(text, f"--set {key}"), setting)
+    try:
+        return Config.model_validate(values)
+    except ValidationError as mistakes:
+        raise UserError(f"{path}: {_explain(mistakes, values)}") from mistakes
+
+
+def _assign(values: dict[str, Any], keys: list[str], value: Any, setting: str) -> None:
+    for depth, key in enumerate(keys[:-1]):
+        inner = values.get(key)
+        if inner is None:
+            inner = values[key] = {}
+        if not isinstance(inner, dict):
+            raise UserError(f"--set {setting}: {'.'.join(keys[: depth + 1])} has no keys in it")
+        values = inner
+    values[keys[-1]] = value
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that refuses a key given twice, and reads 1e-5 as the number it is."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node)
+        if not isinstance(key, str):
+            raise yaml.constructor.ConstructorError(
+                None, None, "a key must be text", key_node.start_mark
+            )
+        if key in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key!r} is given twice", key_node.start_mark
+            )
+        seen.add(key)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+
+
+def _parse(text: str | bytes, where: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506: a SafeLoader
+    except yaml.MarkedYAMLError as mistake:
+        mark = mistake.problem_mark
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise UserError(f"{where}{place}: {mistake.problem}") from mistake
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as mistake:
+        raise UserError(
+            f"{where}: is not YAML ({' '.join(str(mistake).split())[:200]})"
+        ) from mistake
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_bytes()
+    except OSError as problem:
+        raise UserError(f"{path}: cannot be read ({problem.strerror})") from problem
+    values = _parse(text, str(path))
+    if not isinstance(values, dict):
+        sections = ", ".join(Config.model_fields)
+        raise UserError(f"{path}: is not a config; it must have the sections {sections}")
+    return values
+
+
+def _explain(mistakes: ValidationError, values: Mapping[str, Any]) -> str:
+    """The first mistake in one line: the key, what is wrong with it, and the nearest known key."""
+    errors = mistakes.errors()
+    first = min(errors, key=lambda error: error["type"] != "extra_forbidden")
+    location = [part for part in first["loc"] if part in _keys_along(first["loc"], values)]
+    key = ".".join(str(part) for part in location)
+    if first["type"] == "extra_forbidden":
+        known = _known_keys(location[:-1])
+        near = difflib.get_close_matches(str(location[-1]), known, 1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
+        return f"unknown key {key!r}; {hint}"
+    if first["type"] == "missing":
+        return f"the key {'.'.join(str(part) for part in first['loc'])!r} is missing"
+    message = first["msg"].removeprefix("Value error, ")
+    if isinstance(first["input"], Mapping) or not key:
+        return f"{key or 'config'}: {message}"
+    value = first["input"]
+    shown = f"{value:g}" if isinstance(value, float) and not math.isnan(value) else repr(value)
+    return f"{key} = {shown}: {message[0].lower()}{message[1:]}"
+
+
+def _keys_along(location: Sequence[Any], values: Any) -> list[Any]:
+    """The parts of pydantic's location that are keys in the file: it adds names of types."""
+    keys = []
+    for part in location:
+        if isinstance(values, Mapping) and part in values:
+            keys.append(part)
+            values = values[part]
+    return keys
+
+
+def _known_keys(location: Sequence[Any]) -> list[str]:
+    section: type[BaseModel] = Config
+    for part in location:
+        kind = section.model_fields[part].annotation
+        candidates = [kind, *getattr(kind, "__args__", ())]
+        section = next(
+            (c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), section
+        )
+    return list(section.model_fields)

@@ -1,0 +1,131 @@
+"""What a person sees of a running training: a live line on a terminal, plain lines elsewhere."""
+
+import math
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+SECONDS_BETWEEN_LINES = 5.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """How far a run has come; one line of metrics.jsonl."""
+
+    iteration: int
+    passes: int
+    gap: float
+    objective: float
+    working: int
+    support: int
+    seconds: float
+    rss: int
+
+
+class Display(Protocol):
+    """Shows reports and messages."""
+
+    def report(self, report: Report) -> None:
+        """Show how far the run has come."""
+
+    def say(self, message: str) -> None:
+        """Show a message that stays."""
+
+
+class TimeLeft:
+    """Estimates the time to the first of the ends: iterations, time limit, gap.
+
+    The gap falls about exponentially, with jumps; its logarithm is fitted by a line over the latter
+    half of the reports.
+    """
+
+    def __init__(self, tolerance: float, max_iterations: int, time_limit: float | None) -> None:
+        self._tolerance = tolerance
+        self._max_iterations = max_iterations
+        self._deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+        self._past: deque[tuple[float, int, float]] = deque(maxlen=400)
+        self.rate = 0.0
+
+    def update(self, report: Report) -> float:
+        """Seconds left; infinity where nothing can be said yet."""
+        now = time.monotonic()
+        self._past.append((now, report.iteration, math.log(max(report.gap, 1e-300))))
+        recent = list(self._past)[len(self._past) // 2 :]
+        if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
+            return math.inf
+        span = recent[-1][0] - recent[0][0]
+        self.rate = (recent[-1][1] - recent[0][1]) / span
+        ends = [self._deadline - now]
+        if self.rate > 0:
+            ends.append((self._max_iterations - report.iteration) / self.rate)
+        middle_time = sum(t for t, _, _ in recent) / len(recent)
+        middle_gap = sum(g for _, _, g in recent) / len(recent)
+        slope = sum((t - middle_time) * (g - middle_gap) for t, _, g in recent)
+        slope /= sum((t - middle_time) ** 2 for t, _, _ in recent)
+        if slope < 0:
+            ends.append((math.log(self._tolerance) - recent[-1][2]) / slope)
+        return max(0.0, min(ends))
+
+
+def as_time(seconds: float) -> str:
+    """Like 45 s, 12 min, 3.2 h."""
+    if not math.isfinite(seconds):
+        return "?"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def as_line(report: Report, rate: float, left: float) -> str:
+    """One report as text."""
+    return (
+        f"iteration {report.iteration:>9,}  gap {report.gap:.2e}  support {report.support:>7,}  "
+        f"working {report.working:>7,}  {rate:>7,.0f} it/s  {as_time(report.seconds)} gone, "
+        f"about {as_time(left)} left"
+    )
+
+
+class _Lines:
+    def __init__(self, time_left: TimeLeft) -> None:
+        self._time_left = time_left
+        self._last = -math.inf
+
+    def report(self, report: Report) -> None:
+        left = self._time_left.update(report)
+        if time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
+            self._last = time.monotonic()
+            self.say(as_line(report, self._time_left.rate, left))
+
+    def say(self, message: str) -> None:
+        print(message, file=sys.stderr, flush=True)
+
+
+class _Live:
+    def __init__(self, time_left: TimeLeft) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._time_left = time_left
+        self.live = Live(console=Console(stderr=True, highlight=False), auto_refresh=False)
+
+    def report(self, report: Report) -> None:
+        left = self._time_left.update(report)
+        self.live.update(as_line(report, self._time_left.rate, left), refresh=True)
+
+    def say(self, message: str) -> None:
+        self.live.console.print(message, markup=False)
+
+
+@contextmanager
+def shown(time_left: TimeLeft) -> Iterator[Display]:
+    """A display on stderr, fit for what stderr is."""
+    if sys.stderr.isatty():
+        display = _Live(time_left)
+        with display.live:
+            yield display
+    else:
+        yield _Lines(time_left)

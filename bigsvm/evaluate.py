@@ -1,0 +1,224 @@
+"""Every snapshot of a run against a test set: python -m bigsvm.evaluate RUN_DIR [...]."""
+
+import json
+import sys
+import time
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from bigsvm import cli
+from bigsvm.errors import UserError
+from bigsvm.evaluation import HEADING, Row, Spec, evaluate_snapshots, write_csv
+from bigsvm.progress import Progress, shown_progress, silent
+
+OVER = ("converged", "max_iterations", "time_limit")  # interrupted: it may still go on
+POLL_SECONDS = 1.0
+
+
+class Run:
+    """A run directory and the rows its snapshots have given so far."""
+
+    def __init__(self, folder: Path, test: Spec | None = None) -> None:
+        self.folder = folder
+        self._test = test
+        self._seen: set[tuple[Path, int]] = set()
+        self._rows: dict[int, Row] = {}
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows so far, by iteration."""
+        return [self._rows[iteration] for iteration in sorted(self._rows)]
+
+    def evaluate_new(self, progress: Progress = silent) -> list[Row]:
+        """Evaluate the snapshots that were not there before, and write evaluation.csv."""
+        paths = self._new_files()
+        if not paths:
+            return []
+        rows = evaluate_snapshots(paths, self.test_set(), progress)
+        self._rows.update((row.iteration, row) for row in rows)
+        write_csv(self.folder / "evaluation.csv", self.rows)
+        return sorted(rows, key=lambda row: row.iteration)
+
+    def _new_files(self) -> list[Path]:
+        if any(not path.exists() for path, _ in self._seen):  # the run was begun afresh
+            self._seen.clear()
+            self._rows.clear()
+        snapshots = sorted((self.folder / "snapshots").glob("model-*.safetensors"))
+        final = self.folder / "model.safetensors"
+        new = []
+        for path in [*snapshots, *([final] if final.exists() else [])]:
+            key = (path, path.stat().st_mtime_ns)
+            if key not in self._seen:
+                self._seen.add(key)
+                if path != final or not _is_among(final, snapshots):
+                    new.append(path)
+        return new
+
+    def test_set(self) -> Spec:
+        """The test set asked for, or the one the run was configured with."""
+        if self._test is not None:
+            return self._test
+        config = self.folder / "config.yaml"
+        try:
+            content = _load_yaml(config)
+        except FileNotFoundError as missing:
+            raise UserError(
+                f"{config}: there is no such file; is {self.folder} a run directory? --test STORE "
+                "names a test set"
+            ) from missing
+        data = content.get("data") if isinstance(content, Mapping) else None
+        spec = data.get("test") if isinstance(data, Mapping) else None
+        if not spec:
+            raise UserError(f"{config}: names no test set (data.test); give one with --test STORE")
+        if not isinstance(spec, str | Mapping):
+            raise UserError(f"{config}: data.test is {spec!r}, neither a path nor a mapping")
+        return spec
+
+    def status(self) -> str | None:
+        """How the run ended, as far as it has."""
+        # Not there yet, or (on a file system without atomic renames) not whole yet: ask again.
+        with suppress(OSError, ValueError):
+            summary = json.loads((self.folder / "summary.json").read_text())
+            return summary.get("status") if isinstance(summary, dict) else None
+        return None
+
+
+def _is_among(final: Path, snapshots: Sequence[Path]) -> bool:
+    from bigsvm.model import load_model
+
+    iteration = str(load_model(final).about.get("iteration"))
+    return any(path.stem.removeprefix("model-").lstrip("0") == iteration for path in snapshots)
+
+
+def _load_yaml(path: Path) -> object:
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as problem:
+        raise UserError(f"{path}: is not YAML ({' '.join(str(problem).split())})") from problem
+
+
+def draw(runs: Mapping[str, Run], changed: Sequence[Run], together: Path | None) -> None:
+    """The picture of each run that changed, and the one of all runs where it is asked for."""
+    from bigsvm.pictures import draw_evolution
+
+    for label, run in runs.items():
+        if run in changed:
+            draw_evolution(run.folder / "evolution.png", {label: run.rows})
+    if together and changed:
+        draw_evolution(together, {label: run.rows for label, run in runs.items() if run.rows})
+
+
+def evaluate_all(runs: Mapping[str, Run], picture: Path | None) -> None:
+    """What is there now, and that is it."""
+    for run in runs.values():
+        if not run.folder.is_dir():
+            raise UserError(f"{run.folder}: there is no such run directory; --follow waits for it")
+    for label, run in runs.items():
+        with shown_progress() as progress:
+            if not run.evaluate_new(progress):
+                raise UserError(
+                    f"{run.folder}: has neither snapshots nor a model yet; --follow waits for them"
+                )
+        print(f"{label}\n{HEADING}", *(row.line() for row in run.rows), sep="\n", flush=True)
+    draw(runs, list(runs.values()), picture)
+
+
+def follow(runs: Mapping[str, Run], picture: Path | None) -> None:
+    """Evaluate snapshots as they appear, until all runs are over."""
+    width = max(map(len, runs)) if len(runs) > 1 else 0
+    said: dict[Run, str] = {}
+
+    def say(run: Run, what: str) -> None:
+        if said.get(run) != what:
+            print(f"{run.folder}: {what}", file=sys.stderr, flush=True)
+            said[run] = what
+
+    print(f"{'':{width}}{HEADING}", flush=True)
+    while True:
+        # The status first: a run that is over by now has written all its snapshots by now.
+        statuses = {run: run.status() for run in runs.values()}
+        changed = []
+        for label, run in runs.items():
+            for row in run.evaluate_new():
+                print(f"{label if width else '':{width}}{row.line()}", flush=True)
+                if run not in changed:
+                    changed.append(run)
+            if statuses[run] in OVER and not run.rows:
+                raise UserError(f"{run.folder}: the run is over and has left no model")
+            if not run.folder.is_dir():
+                say(run, "does not exist yet; waiting for it")
+            elif statuses[run] == "interrupted":
+                say(run, "the run was interrupted; waiting for it to go on (Ctrl-C ends this)")
+            elif not run.rows:
+                say(run, "waiting for the first snapshot")
+        draw(runs, changed, picture)
+        if all(status in OVER for status in statuses.values()):
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def labelled(folders: Sequence[Path], labels: Sequence[str] | None) -> list[str]:
+    """A different label for each run: as asked for, else its name, else its path."""
+    if labels is not None:
+        if len(labels) != len(folders):
+            raise UserError(f"--labels: {len(labels)} given for {len(folders)} run directories")
+        if len(set(labels)) != len(labels):
+            raise UserError("--labels: give each run another one")
+        return list(labels)
+    if len({folder.resolve() for folder in folders}) != len(folders):
+        raise UserError("a run directory is named twice")
+    names = [folder.resolve().name for folder in folders]
+    return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
+
+
+EXAMPLES = """writes RUN_DIR/evaluation.csv and RUN_DIR/evolution.png
+
+examples:
+  python -m bigsvm.evaluate runs/miniboone
+  python -m bigsvm.evaluate runs/miniboone --follow            beside a training
+  python -m bigsvm.evaluate runs/miniboone --test other.zarr
+  python -m bigsvm.evaluate runs/fw runs/mfw --picture both.png --labels "SVM" "sparse SVM"
+"""
+
+
+def parse_arguments(argv: Sequence[str] | None) -> Namespace:
+    parser = ArgumentParser(
+        prog="python -m bigsvm.evaluate",
+        description="Score every snapshot of a run against a test set, in one pass over it.",
+        epilog=EXAMPLES,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("runs", metavar="RUN_DIR", nargs="+", type=Path, help="made by python -m bigsvm.train")
+    add("--test", metavar="STORE", help="test set, scaled like the training data (default: "
+        "data.test of the run's config)")  # fmt: skip
+    add("--follow", action="store_true", help="evaluate snapshots as they appear, until the run "
+        "is over")  # fmt: skip
+    add("--picture", metavar="FILE.png", type=Path, help="also draw all runs into one picture")
+    add("--labels", metavar="NAME", nargs="+", help="of the runs, in pictures and on screen")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `python -m bigsvm.evaluate`."""
+    arguments = parse_arguments(argv)
+    labels = labelled(arguments.runs, arguments.labels)
+    picture = arguments.picture
+    if picture and picture.suffix.lower() != ".png":
+        raise UserError(f"--picture {picture}: pictures are PNG; name it *.png")
+    if picture and not picture.parent.is_dir():
+        raise UserError(f"--picture {picture}: there is no folder {picture.parent}")
+    runs = {
+        label: Run(folder, arguments.test)
+        for label, folder in zip(labels, arguments.runs, strict=True)
+    }
+    (follow if arguments.follow else evaluate_all)(runs, picture)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))

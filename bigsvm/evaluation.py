@@ -1,0 +1,130 @@
+"""Snapshots of a run against a test set: a row of scores for each."""
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigsvm.durable import written_whole
+from bigsvm.errors import UserError
+from bigsvm.progress import Progress, silent
+from bigsvm.scores import Scores, scores_of
+
+# Both the decision values and the coefficients of the snapshots in one pass stay below this.
+PASS_BYTES = 256 * 2**20
+
+Spec = str | Path | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Row(Scores):
+    """One line of evaluation.csv (where the order of the columns is COLUMNS)."""
+
+    iteration: int
+    n_support: int
+    n_working: int
+
+    def line(self) -> str:
+        """For people: percentages, aligned under `HEADING`."""
+        scores = (self.accuracy, self.balanced_accuracy, self.f1, self.auc)
+        shown = (f"{'-' if isnan(score) else f'{100 * score:.2f} %':>9}" for score in scores)
+        return (
+            f"{self.iteration:>11,}"
+            + "".join(shown)
+            + f"{self.n_support:>11,}{self.n_working:>11,}"
+        )
+
+
+COLUMNS = ("iteration", *(field.name for field in fields(Scores)), "n_support", "n_working")
+HEADING = (
+    f"{'iteration':>11}{'accuracy':>9}{'balanced':>9}{'F1':>9}{'AUC':>9}"
+    f"{'support':>11}{'working':>11}"
+)
+
+
+def evaluate_snapshots(paths: Sequence[Path], test: Spec, progress: Progress = silent) -> list[Row]:
+    """Score model files of one training against a test set, in the order given.
+
+    The test set is streamed once and each kernel value computed once, however many snapshots there
+    are, as long as their decision values take no more than PASS_BYTES; beyond that the snapshots go
+    in groups, a pass each.
+
+    Parameters
+    ----------
+    paths : sequence of paths
+        Snapshots, or final models.
+    test : path or mapping
+        As for `bigsvm.store.open_dataset`; scaled like the training data.
+    """
+    from bigsvm.model import load_model
+    from bigsvm.scoring import check_features, effective, other_scaling
+    from bigsvm.store import open_dataset
+
+    first = load_model(paths[0])
+    with open_dataset(test, "test", classes=first.classes) as dataset:
+        check_features(first, dataset.d, dataset.path)
+        if effective(dataset.scaling) != effective(first.scaling):
+            raise other_scaling(first, dataset)
+        # A support vector takes 4 d bytes, and 16 for coefficient and index.
+        most_support = max(path.stat().st_size for path in paths) // (4 * dataset.d + 16)
+        at_a_time = max(1, PASS_BYTES // (8 * max(dataset.n, most_support)))
+        rows: list[Row] = []
+        for start in range(0, len(paths), at_a_time):
+            rows += _one_pass(paths[start : start + at_a_time], paths[0], dataset, progress)
+        return rows
+
+
+def _one_pass(
+    paths: Sequence[Path], reference: Path, dataset: Any, progress: Progress
+) -> list[Row]:
+    from bigsvm.model import Model, load_model
+    from bigsvm.scoring import Scorer, decided, pieces_of
+
+    expected = load_model(reference)
+    facts: list[dict[str, int]] = []
+
+    def models() -> Iterator[Model]:
+        for path in paths:
+            model = load_model(path)
+            _check_same_training(path, model, reference, expected)
+            facts.append({key: _recorded(path, model, key) for key in ("iteration", "n_working")})
+            facts[-1]["n_support"] = model.n_support
+            yield model
+
+    scorer = Scorer(models())
+    decisions = np.empty((len(paths), dataset.n))
+    for piece in decided(scorer, pieces_of(dataset), dataset.path):
+        decisions[:, piece.start : piece.stop] = piece.decisions
+        progress("evaluating test rows", piece.stop, dataset.n)
+    signs = dataset.labels()
+    return [
+        Row(**asdict(scores_of(signs, values)), **fact)
+        for values, fact in zip(decisions, facts, strict=True)
+    ]
+
+
+def _check_same_training(path: Path, model: Any, reference: Path, expected: Any) -> None:
+    for what in ("kernel", "classes", "scaling", "n_features"):
+        if getattr(model, what) != getattr(expected, what):
+            raise UserError(f"{path}: its {what} is not that of {reference}; keep runs apart")
+    if model.about.get("fingerprint") != expected.about.get("fingerprint"):
+        raise UserError(f"{path}: was trained on other data than {reference}; keep runs apart")
+
+
+def _recorded(path: Path, model: Any, key: str) -> int:
+    value = model.about.get(key)
+    if not isinstance(value, int):
+        raise UserError(f"{path}: does not record its {key}; is it the snapshot of a run?")
+    return value
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """Write evaluation.csv, whole or not at all."""
+    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)

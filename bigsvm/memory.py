@@ -1,0 +1,43 @@
+"""Dividing `solver.memory_limit`, the bound of the process apart from the state (O(n))."""
+
+from dataclasses import dataclass
+
+import psutil
+
+from bigsvm.errors import UserError
+from bigsvm.store import Dataset
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes for data kept in memory, and for the solver's own kernel values."""
+
+    resident: int
+    solver: int
+
+
+def resident_set() -> int:
+    """What the process occupies now."""
+    return int(psutil.Process().memory_info().rss)
+
+
+def plan_memory(limit: int, dataset: Dataset) -> MemoryPlan:
+    """Divide what the interpreter and its libraries leave of `limit`.
+
+    Chunks on their way from the disk come first (one being computed, one being read, and the raw
+    rows of it). Then the data, up to half of the rest: reading it again costs more than computing
+    columns again. What is left is for kernel columns, two at the least.
+    """
+    on_the_way = 4 * max(dataset.stored_chunk_bytes, 4 * dataset.chunk_rows * dataset.d)
+    whole = 4 * (dataset.n + dataset.chunk_rows) * dataset.d
+    two_columns = 2 * 4 * dataset.n
+    available = limit - resident_set() - on_the_way
+    if available < two_columns:
+        needed = limit - available + two_columns
+        raise UserError(
+            f"solver.memory_limit = {limit / 2**20:.0f} MiB is too small for {dataset.path}: at "
+            f"least {needed / 2**20 * 1.05:.0f}MiB are needed (interpreter, chunks of "
+            f"{on_the_way / 2**22:.0f} MiB, two kernel columns)"
+        )
+    resident = min(whole, available // 2)
+    return MemoryPlan(resident, available - resident)

@@ -1,0 +1,162 @@
+"""Decision values over a stream of rows, for any number of models in one pass."""
+
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from typing import NamedTuple
+
+import numpy as np
+
+from bigsvm.backends.local import prefetched
+from bigsvm.errors import UserError
+from bigsvm.kernels import Block, Kernel, block_of, products
+from bigsvm.model import Model
+from bigsvm.scaling import Scaling
+from bigsvm.store import Dataset
+
+
+class Piece(NamedTuple):
+    """Some consecutive rows of an input, with their signs where it has labels."""
+
+    start: int
+    x: np.ndarray
+    signs: np.ndarray | None
+
+
+class Decided(NamedTuple):
+    """The decision values (model, row) of a piece."""
+
+    start: int
+    stop: int
+    signs: np.ndarray | None
+    decisions: np.ndarray
+
+
+class Scorer:
+    """Models of one training, ready to score rows; each support vector is held once.
+
+    The models may come from a generator: only one is in memory at a time. The sum over the support
+    vectors runs in the order of their index, and those a model has not add exactly nothing, so its
+    decisions are the same bits alone or among others.
+    """
+
+    def __init__(self, models: Iterable[Model]) -> None:
+        known = np.empty(0, np.int64)
+        fresh_rows, weights = [], []
+        for model in models:
+            self._kernel = Kernel(**model.kernel)
+            fresh = ~np.isin(model.support_index, known)
+            known = np.concatenate([known, model.support_index[fresh]])
+            fresh_rows.append(model.support_vectors[fresh])
+            weights.append((model.support_index, model.dual_coef))
+        order = np.argsort(known)
+        self._rows = np.concatenate(fresh_rows)[order]
+        self._coef = np.zeros((len(known), len(weights)))
+        for column, (index, coef) in enumerate(weights):
+            self._coef[np.searchsorted(known, index, sorter=order), column] = coef
+
+    def decisions(self, block: Block) -> np.ndarray:
+        """The decision values (model, row) of scaled rows."""
+        out = np.zeros((self._coef.shape[1], block.stop - block.start))
+        products(
+            self._kernel, block._replace(start=0, stop=out.shape[1]), self._rows, self._coef, out
+        )
+        return out
+
+
+def decided(
+    scorer: Scorer, pieces: Iterator[Piece], where: str, scaling: Scaling | None = None
+) -> Iterator[Decided]:
+    """Score all pieces, each read and laid out in the background while the last is computed.
+
+    Parameters
+    ----------
+    scorer : Scorer
+    pieces : iterator
+        Asked for one piece after the other, from a second thread.
+    where : str
+        Names the input in messages.
+    scaling : Scaling, optional
+        Done to the rows first; None where they are scaled already.
+    """
+
+    def following(_: None) -> tuple[np.ndarray | None, Block] | None:
+        piece = next(pieces, None)
+        if piece is None:
+            return None
+        x = scaling.apply(piece.x) if scaling else piece.x
+        _refuse_non_finite(x, piece, where)
+        return piece.signs, block_of(x, piece.start)
+
+    for found in prefetched(following, repeat(None)):
+        if found is None:
+            return
+        signs, block = found
+        decisions = scorer.decisions(block)
+        if not np.isfinite(decisions).all():
+            row = block.start + int(np.argwhere(~np.isfinite(decisions))[0, 1])
+            raise UserError(
+                f"{where}: the decision value of row {row} (counted from 0) is not a finite number; "
+                "is it as far out as no training row was?"
+            )
+        yield Decided(block.start, block.stop, signs, decisions)
+
+
+def pieces_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[Piece]:
+    """The rows of a data set, a chunk at a time."""
+    signs = dataset.labels() if with_labels else None
+    for start, stop in dataset.spans():
+        yield Piece(start, dataset.read(start, stop), None if signs is None else signs[start:stop])
+
+
+def _refuse_non_finite(x: np.ndarray, piece: Piece, where: str) -> None:
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(x.astype(np.float32, copy=False))
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        raise UserError(
+            f"{where}: row {piece.start + row}, column {column} (counted from 0): "
+            f"{piece.x[row, column]:g} is not a finite number, or not in float32 once scaled"
+        )
+
+
+def check_features(model: Model, features: int, where: str, advice: str = "") -> None:
+    """Refuse rows that have not as many features as the model."""
+    if features != model.n_features:
+        raise UserError(
+            f"{where}: has {features} features where the model has {model.n_features}{advice}"
+        )
+
+
+def effective(scaling: Scaling | None) -> Scaling | None:
+    """The scaling, or None for one that changes nothing (`prepare --scaling none`)."""
+    if scaling is None or scaling.clip is not None:
+        return scaling
+    return scaling if scaling.offset.any() or (scaling.scale != 1).any() else None
+
+
+def other_scaling(model: Model, dataset: Dataset) -> UserError:
+    """What to say where the data was scaled in another way than the model's."""
+    ours, theirs = effective(model.scaling), effective(dataset.scaling)
+    detail = ""
+    if (
+        ours
+        and theirs
+        and _named(ours) == _named(theirs)
+        and ours.offset.shape == theirs.offset.shape
+    ):
+        differs = (ours.offset != theirs.offset) | (ours.scale != theirs.scale)
+        k = int(differs.argmax())
+        detail = (
+            f" (feature {k + 1}: offset {theirs.offset[k]:.9g}, scale {theirs.scale[k]:.9g} against "
+            f"{ours.offset[k]:.9g}, {ours.scale[k]:.9g})"
+        )
+    return UserError(
+        f"{dataset.path}: its scaling, {_named(theirs)}, is not that of the model, "
+        f"{_named(ours)}{detail}; take data prepared together with the model's training data"
+    )
+
+
+def _named(scaling: Scaling | None) -> str:
+    if scaling is None:
+        return "none"
+    return scaling.kind + ("" if scaling.clip is None else f" clipped to {scaling.clip:g}")

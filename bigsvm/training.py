@@ -1,0 +1,173 @@
+"""The training loop: steps, and between them whatever keeps the run safe and in sight."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from bigsvm.checkpoint import Checkpoints
+from bigsvm.config import RunConfig, SolverConfig
+from bigsvm.display import Display, Report
+from bigsvm.memory import resident_set
+from bigsvm.model import Model
+from bigsvm.run_dir import RunDir
+from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.state import State
+
+REPORT_SECONDS = 0.5
+
+
+class Schedule(Protocol):
+    """Carries out an algorithm."""
+
+    def run(self, state: State) -> Iterator[None]:
+        """Take steps until the gap is closed; yields at every iteration that is asked for."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a training ended.
+
+    Attributes
+    ----------
+    status : {"converged", "max_iterations", "time_limit", "interrupted"}
+    true_gap, drift : float or None
+        The gap under a gradient recomputed from alpha alone, and how far the running gradient was
+        from it. None where there was no time for that.
+    """
+
+    status: str
+    true_gap: float | None = None
+    drift: float | None = None
+
+
+@dataclass
+class Training:
+    """One run, from its first or any later start to its end."""
+
+    problem: Problem
+    schedule: Schedule
+    state: State
+    solver: SolverConfig
+    saving: RunConfig
+    run_dir: RunDir
+    checkpoints: Checkpoints
+    display: Display
+    model_of: Callable[[State], Model]
+    interrupted: Callable[[], bool]
+    seconds_before: float = 0.0
+    began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self._reported = self._saved = time.monotonic()
+        self._saved_iteration = self.state.iteration
+        self._time_to_verify = VerificationTime(self.problem, self.solver.time_limit)
+
+    def run(self) -> Outcome:
+        """Train to the end, or until something ends it before."""
+        while True:
+            status = self._loop()
+            self._report()
+            self._checkpoint()
+            if status == "interrupted" or (
+                status == "time_limit" and self._time_to_verify.too_long
+            ):
+                return Outcome(status)
+            gradient = self.problem.gradient(self.state.alpha)
+            drift = float(np.abs(gradient - self.state.gradient).max())
+            true_gap, may_end = self.problem.stop_test(self.state, gradient)
+            if status != "converged" or may_end:
+                return Outcome(status, true_gap, drift)
+            self.state.gradient[:] = gradient  # the running gradient had drifted: go on
+
+    def _loop(self) -> str:
+        if self.state.iteration >= self.solver.max_iterations:
+            return "max_iterations"
+        for _ in self.schedule.run(self.state):
+            iteration, now = self.state.iteration, time.monotonic()
+            if iteration % self.saving.snapshot_every == 0:
+                self.model_of(self.state).save(self.run_dir.snapshot_path(iteration))
+                self._report()
+            elif now - self._reported >= REPORT_SECONDS:
+                self._report()
+            if self._checkpoint_is_due(now):
+                self._checkpoint()
+            if iteration >= self.solver.max_iterations:
+                return "max_iterations"
+            if self.interrupted():
+                return "interrupted"
+            if self._time_is_up(now):
+                return "time_limit"
+        return "converged"
+
+    @property
+    def seconds(self) -> float:
+        """Time spent on this run, by all the processes it took."""
+        return self.seconds_before + time.monotonic() - self.began
+
+    def _report(self) -> None:
+        self._reported = time.monotonic()
+        state = self.state
+        report = Report(
+            state.iteration,
+            state.passes,
+            state.gap,
+            state.objective,
+            state.n_working,
+            state.n_support,
+            round(self.seconds, 3),
+            resident_set(),
+        )
+        self.run_dir.append_metrics(asdict(report))
+        self.display.report(report)
+
+    def _checkpoint_is_due(self, now: float) -> bool:
+        if self.saving.checkpoint_every is not None:
+            steps = self.state.iteration - self._saved_iteration
+            if steps >= self.saving.checkpoint_every:
+                return True
+        return now - self._saved >= self.saving.checkpoint_seconds
+
+    def _checkpoint(self) -> None:
+        self.checkpoints.save(self.state, self.seconds)
+        self._saved = time.monotonic()
+        self._saved_iteration = self.state.iteration
+
+    def _time_is_up(self, now: float) -> bool:
+        limit = self.solver.time_limit
+        if limit is None:
+            return False
+        return now - self.began + self._time_to_verify.seconds(self.state) >= limit
+
+
+class VerificationTime:
+    """How long it will take to recompute the gradient at the end: a time limit must leave room.
+
+    Measured by two small products, so that the time to read the data and the time a row are told
+    apart.
+    """
+
+    def __init__(self, problem: Problem, time_limit: float | None) -> None:
+        self.too_long = False
+        if time_limit is None:
+            return
+        self._half = time_limit / 2
+        rows = problem.backend.gather(np.zeros(96, np.int64))
+        seconds = []
+        for count in (6, 96):
+            begin = time.monotonic()
+            problem.backend.matvec(rows[:count], np.zeros(count))
+            seconds.append(time.monotonic() - begin)
+        self._a_row = max(0.0, (seconds[1] - seconds[0]) / 90)
+        self._the_data = seconds[0]
+        self._counted_at, self._rows = -1, 0
+
+    def seconds(self, state: State) -> float:
+        """The time to leave for the end; little where even half of the limit would not do."""
+        if state.iteration >= self._counted_at + 100:
+            self._counted_at, self._rows = state.iteration, state.n_support
+        expected = 0.1 + 1.2 * (self._the_data + self._a_row * (self._rows + 100))
+        self.too_long = expected > self._half
+        return 0.1 if self.too_long else expected
