@@ -37,6 +37,8 @@ def fsync_directory(directory: Path) -> None:
 
 
 def sweep(directory: Path) -> None:
-    """Remove temporaries that a killed process left in `directory`."""
+    """Remove temporaries that a killed process left in `directory`, not those being written."""
     for leftover in directory.glob(".*.tmp"):
-        leftover.unlink(missing_ok=True)
+        process = leftover.name.split(".")[-2]
+        if not process.isdigit() or not Path(f"/proc/{process}").exists():
+            leftover.unlink(missing_ok=True)

@@ -7,11 +7,15 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bigsvm import cli
 from bigsvm.errors import UserError
-from bigsvm.evaluation import HEADING, Row, Spec, evaluate_snapshots, write_csv
+from bigsvm.evaluation import HEADING, Row, evaluate_snapshots, write_csv
 from bigsvm.progress import Progress, shown_progress, silent
+
+if TYPE_CHECKING:
+    from bigsvm.scoring import Spec
 
 OVER = ("converged", "max_iterations", "time_limit")  # interrupted: it may still go on
 POLL_SECONDS = 1.0
@@ -20,7 +24,7 @@ POLL_SECONDS = 1.0
 class Run:
     """A run directory and the rows its snapshots have given so far."""
 
-    def __init__(self, folder: Path, test: Spec | None = None) -> None:
+    def __init__(self, folder: Path, test: "Spec | None" = None) -> None:
         self.folder = folder
         self._test = test
         self._seen: set[tuple[Path, int]] = set()
@@ -56,7 +60,7 @@ class Run:
                     new.append(path)
         return new
 
-    def test_set(self) -> Spec:
+    def test_set(self) -> "Spec":
         """The test set asked for, or the one the run was configured with."""
         if self._test is not None:
             return self._test
@@ -88,8 +92,9 @@ class Run:
 def _is_among(final: Path, snapshots: Sequence[Path]) -> bool:
     from bigsvm.model import load_model
 
-    iteration = str(load_model(final).about.get("iteration"))
-    return any(path.stem.removeprefix("model-").lstrip("0") == iteration for path in snapshots)
+    iteration = load_model(final).about.get("iteration")
+    numbers = (path.stem.removeprefix("model-") for path in snapshots)
+    return any(number.isdecimal() and int(number) == iteration for number in numbers)
 
 
 def _load_yaml(path: Path) -> object:

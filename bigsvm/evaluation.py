@@ -1,11 +1,11 @@
 """Snapshots of a run against a test set: a row of scores for each."""
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,10 +14,13 @@ from bigsvm.errors import UserError
 from bigsvm.progress import Progress, silent
 from bigsvm.scores import Scores, scores_of
 
+if TYPE_CHECKING:
+    from bigsvm.model import Model
+    from bigsvm.scoring import Spec
+    from bigsvm.store import Dataset
+
 # Both the decision values and the coefficients of the snapshots in one pass stay below this.
 PASS_BYTES = 256 * 2**20
-
-Spec = str | Path | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,9 @@ HEADING = (
 )
 
 
-def evaluate_snapshots(paths: Sequence[Path], test: Spec, progress: Progress = silent) -> list[Row]:
+def evaluate_snapshots(
+    paths: Sequence[Path], test: "Spec", progress: Progress = silent
+) -> list[Row]:
     """Score model files of one training against a test set, in the order given.
 
     The test set is streamed once and each kernel value computed once, however many snapshots there
@@ -61,36 +66,31 @@ def evaluate_snapshots(paths: Sequence[Path], test: Spec, progress: Progress = s
         As for `bigsvm.store.open_dataset`; scaled like the training data.
     """
     from bigsvm.model import load_model
-    from bigsvm.scoring import check_features, effective, other_scaling
-    from bigsvm.store import open_dataset
+    from bigsvm.scoring import open_test_set
 
     first = load_model(paths[0])
-    with open_dataset(test, "test", classes=first.classes) as dataset:
-        check_features(first, dataset.d, dataset.path)
-        if effective(dataset.scaling) != effective(first.scaling):
-            raise other_scaling(first, dataset)
+    with open_test_set(test, first) as dataset:
         # A support vector takes 4 d bytes, and 16 for coefficient and index.
         most_support = max(path.stat().st_size for path in paths) // (4 * dataset.d + 16)
         at_a_time = max(1, PASS_BYTES // (8 * max(dataset.n, most_support)))
         rows: list[Row] = []
         for start in range(0, len(paths), at_a_time):
-            rows += _one_pass(paths[start : start + at_a_time], paths[0], dataset, progress)
+            rows += _one_pass(paths[start : start + at_a_time], first, dataset, progress)
         return rows
 
 
 def _one_pass(
-    paths: Sequence[Path], reference: Path, dataset: Any, progress: Progress
+    paths: Sequence[Path], first: "Model", dataset: "Dataset", progress: Progress
 ) -> list[Row]:
-    from bigsvm.model import Model, load_model
+    from bigsvm.model import load_model
     from bigsvm.scoring import Scorer, decided, pieces_of
 
-    expected = load_model(reference)
     facts: list[dict[str, int]] = []
 
-    def models() -> Iterator[Model]:
+    def models() -> "Iterator[Model]":
         for path in paths:
             model = load_model(path)
-            _check_same_training(path, model, reference, expected)
+            _check_same_training(path, model, first)
             facts.append({key: _recorded(path, model, key) for key in ("iteration", "n_working")})
             facts[-1]["n_support"] = model.n_support
             yield model
@@ -107,15 +107,20 @@ def _one_pass(
     ]
 
 
-def _check_same_training(path: Path, model: Any, reference: Path, expected: Any) -> None:
+def _check_same_training(path: Path, model: "Model", first: "Model") -> None:
+    # Snapshots share support vectors by their row in the training set: it must be the same set.
     for what in ("kernel", "classes", "scaling", "n_features"):
-        if getattr(model, what) != getattr(expected, what):
-            raise UserError(f"{path}: its {what} is not that of {reference}; keep runs apart")
-    if model.about.get("fingerprint") != expected.about.get("fingerprint"):
-        raise UserError(f"{path}: was trained on other data than {reference}; keep runs apart")
+        if getattr(model, what) != getattr(first, what):
+            raise UserError(
+                f"{path}: its {what} is not that of the other snapshots; is it of this run?"
+            )
+    if model.about.get("fingerprint") != first.about.get("fingerprint"):
+        raise UserError(
+            f"{path}: was trained on other data than the other snapshots; is it of this run?"
+        )
 
 
-def _recorded(path: Path, model: Any, key: str) -> int:
+def _recorded(path: Path, model: "Model", key: str) -> int:
     value = model.about.get(key)
     if not isinstance(value, int):
         raise UserError(f"{path}: does not record its {key}; is it the snapshot of a run?")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.errors import UserError
 from bigsvm.scaling import Scaling
 from bigsvm.sealed import read_sealed, write_sealed
+
+if TYPE_CHECKING:
+    from bigsvm.backends import Backend
+    from bigsvm.solvers.state import State
+    from bigsvm.store import Dataset
 
 FORMAT = "bigsvm model 1"
 _ROWS_AT_A_TIME = 65_536
@@ -73,11 +78,16 @@ class Model:
                 f"rows of shape {X.shape} given to a model of {self.n_features} features; "
                 f"it takes (rows, {self.n_features})"
             )
-        parts = [
-            decisions([self], X[start : start + _ROWS_AT_A_TIME], scaled=scaled)[0]
-            for start in range(0, len(X), _ROWS_AT_A_TIME)
-        ]
-        return np.concatenate(parts) if parts else np.empty(0)
+        from bigsvm.kernels import Kernel, block_of, products
+
+        kernel, coef = Kernel(**self.kernel), self.dual_coef[:, None]
+        decision = np.zeros((1, len(X)))
+        for start in range(0, len(X), _ROWS_AT_A_TIME):
+            rows = X[start : start + _ROWS_AT_A_TIME]
+            if self.scaling and not scaled:
+                rows = self.scaling.apply(rows)
+            products(kernel, block_of(rows, start), self.support_vectors, coef, decision)
+        return decision[0]
 
     def predict(self, X: np.ndarray, *, scaled: bool = False) -> np.ndarray:
         """The original class label of each row; see `decision_function`."""
@@ -122,36 +132,34 @@ def load_model(path: Path | str) -> Model:
     )
 
 
-def decisions(models: list[Model], X: np.ndarray, *, scaled: bool = False) -> np.ndarray:
-    """Decision values (model, row) of models that share kernel and scaling.
+class ModelFactory:
+    """Makes models of the states of one training."""
 
-    Support vectors that several models share are met once: each kernel value is computed one time,
-    however many snapshots of a run are evaluated.
-    """
-    from bigsvm.kernels import Kernel, block_of, products
+    def __init__(
+        self,
+        dataset: Dataset,
+        backend: Backend,
+        kernel: Mapping[str, Any],
+        about: Mapping[str, Any],
+    ) -> None:
+        self._dataset = dataset
+        self._backend = backend
+        self._kernel = kernel
+        self._about = dict(about) | {
+            "source": dataset.source,
+            "feature_names": dataset.feature_names,
+            "n_train": dataset.n,
+        }
 
-    first = models[0]
-    if first.scaling and not scaled:
-        X = first.scaling.apply(X)
-    rows, coef = united(models)
-    out = np.zeros((len(models), len(X)))
-    if len(X):
-        products(Kernel(**first.kernel), block_of(X), rows, coef, out)
-    return out
-
-
-def united(models: list[Model]) -> tuple[np.ndarray, np.ndarray]:
-    """All support vectors of the models, once each, and their coefficients (row, model)."""
-    index = np.unique(np.concatenate([model.support_index for model in models]))
-    rows = np.empty((len(index), models[0].n_features), np.float32)
-    coef = np.zeros((len(index), len(models)))
-    for c, model in enumerate(models):
-        where = np.searchsorted(index, model.support_index)
-        rows[where] = model.support_vectors
-        coef[where, c] = model.dual_coef
-    return rows, coef
-
-
-def kernel_as_dict(kernel: Any) -> dict[str, Any]:
-    """The kernel as a model file records it."""
-    return asdict(kernel)
+    def __call__(self, state: State) -> Model:
+        """The model at `state`."""
+        support = np.flatnonzero(state.alpha)
+        return Model(
+            self._backend.gather(support),
+            state.alpha[support] * self._dataset.labels()[support],
+            support,
+            self._kernel,
+            self._dataset.classes,
+            self._dataset.scaling,
+            self._about | {"iteration": state.iteration, "n_working": state.n_working},
+        )

@@ -248,10 +248,8 @@ def _refuse_options_without_use(arguments: Namespace) -> None:
     unused = ("format", "label_column", "header", "delimiter") if store else ("x", "y")
     for name in unused:
         if getattr(arguments, name) is not None:
-            kind = "a store" if store else "a file"
-            raise UserError(
-                f"--{name.replace('_', '-')}: has no meaning for {kind}, and {arguments.source} is one"
-            )
+            kind, option = "a store" if store else "a file", name.replace("_", "-")
+            raise UserError(f"--{option}: is not for {kind}, and {arguments.source} is one")
     if arguments.no_labels and (arguments.y or arguments.label_column):
         raise UserError("--no-labels contradicts the option that names the labels")
 

@@ -1,6 +1,7 @@
 """Predictions on their way to a file: CSV, Parquet or npy, written as they come."""
 
 import csv
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,8 +30,6 @@ class CsvPredictions:
     """The columns row, decision, label; a decision value reads back to the same bits."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        import io
-
         self._text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         self._csv = csv.writer(self._text, lineterminator="\n")
         self._csv.writerow(COLUMNS)
@@ -128,11 +127,7 @@ def check_output(path: Path, overwrite: bool) -> None:
 @contextmanager
 def open_predictions(path: Path) -> Iterator[Writer]:
     """Yield a writer; the file appears whole when the block ends well, or not at all."""
-    try:
-        with written_whole(path) as temporary, temporary.open("wb") as file:
-            writer: Writer = KINDS[path.suffix.lower()](file)
-            yield writer
-            writer.close()
-    except OSError as problem:
-        reason = problem.strerror or " ".join(str(problem).split())
-        raise UserError(f"{path}: cannot be written ({reason})") from problem
+    with written_whole(path) as temporary, temporary.open("wb") as file:
+        writer: Writer = KINDS[path.suffix.lower()](file)
+        yield writer
+        writer.close()

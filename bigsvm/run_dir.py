@@ -62,6 +62,12 @@ class RunDir:
         finally:
             os.close(descriptor)
 
+    def begin(self, config: str, iteration: int) -> None:
+        """Get ready to go on from `iteration`: what was said of an end no longer holds."""
+        self.summary.unlink(missing_ok=True)
+        self.write_text(self.config, config)
+        self._rewind_metrics(iteration)
+
     def clear(self) -> None:
         """Remove what a former run left, and nothing else."""
         for folder in (self.snapshots, self.checkpoints):
@@ -86,7 +92,7 @@ class RunDir:
         with self.metrics.open("a") as file:
             file.write(json.dumps(report) + "\n")
 
-    def rewind_metrics(self, iteration: int) -> None:
+    def _rewind_metrics(self, iteration: int) -> None:
         """Drop reports from after `iteration`: that part of the run is about to be done again."""
         if not self.metrics.exists():
             return

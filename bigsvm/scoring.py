@@ -1,8 +1,9 @@
 """Decision values over a stream of rows, for any number of models in one pass."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,9 @@ from bigsvm.errors import UserError
 from bigsvm.kernels import Block, Kernel, block_of, products
 from bigsvm.model import Model
 from bigsvm.scaling import Scaling
-from bigsvm.store import Dataset
+from bigsvm.store import Dataset, open_dataset
+
+Spec = str | Path | Mapping[str, Any]
 
 
 class Piece(NamedTuple):
@@ -95,7 +98,7 @@ def decided(
         if not np.isfinite(decisions).all():
             row = block.start + int(np.argwhere(~np.isfinite(decisions))[0, 1])
             raise UserError(
-                f"{where}: the decision value of row {row} (counted from 0) is not a finite number; "
+                f"{where}: the decision value of row {row} (counted from 0) is not finite; "
                 "is it as far out as no training row was?"
             )
         yield Decided(block.start, block.stop, signs, decisions)
@@ -106,6 +109,29 @@ def pieces_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[Piece]:
     signs = dataset.labels() if with_labels else None
     for start, stop in dataset.spans():
         yield Piece(start, dataset.read(start, stop), None if signs is None else signs[start:stop])
+
+
+def open_test_set(spec: Spec, model: Model) -> Dataset:
+    """Open a test set for a model: same classes, features and scaling, or a UserError."""
+    dataset = open_dataset(spec, "test", classes=model.classes)
+    try:
+        check_features(model, dataset.d, dataset.path)
+        if effective(dataset.scaling) != effective(model.scaling):
+            raise other_scaling(model, dataset)
+    except BaseException:
+        dataset.close()
+        raise
+    return dataset
+
+
+def accuracy(model: Model, test: Spec) -> float:
+    """The fraction of a test set (as for `open_dataset`) that the model gets right."""
+    right = 0
+    with open_test_set(test, model) as dataset:
+        for piece in decided(Scorer([model]), pieces_of(dataset), dataset.path):
+            assert piece.signs is not None
+            right += int(np.count_nonzero((piece.decisions[0] >= 0) == (piece.signs > 0)))
+        return right / dataset.n
 
 
 def _refuse_non_finite(x: np.ndarray, piece: Piece, where: str) -> None:
@@ -147,8 +173,8 @@ def other_scaling(model: Model, dataset: Dataset) -> UserError:
         differs = (ours.offset != theirs.offset) | (ours.scale != theirs.scale)
         k = int(differs.argmax())
         detail = (
-            f" (feature {k + 1}: offset {theirs.offset[k]:.9g}, scale {theirs.scale[k]:.9g} against "
-            f"{ours.offset[k]:.9g}, {ours.scale[k]:.9g})"
+            f" (feature {k + 1}: offset {theirs.offset[k]:.9g}, scale {theirs.scale[k]:.9g} "
+            f"against {ours.offset[k]:.9g}, {ours.scale[k]:.9g})"
         )
     return UserError(
         f"{dataset.path}: its scaling, {_named(theirs)}, is not that of the model, "

@@ -253,6 +253,18 @@ def fingerprint(dataset: Dataset) -> str:
     return digest.hexdigest()
 
 
+def verified_fingerprint(dataset: Dataset) -> str:
+    """The fingerprint of what is there now; a UserError where something else was once written."""
+    content = fingerprint(dataset)
+    recorded = dataset.recorded_fingerprint
+    if recorded is not None and recorded != content:
+        raise UserError(
+            f"{dataset.path}: its content is not what was written (fingerprint {content[:12]}, "
+            f"recorded {recorded[:12]}); the store is damaged, make it again"
+        )
+    return content
+
+
 def begin_fingerprint(n: int, d: int) -> Any:
     """The hash to be fed all float32 rows in order, then all int8 labels."""
     return hashlib.sha256(f"bigsvm data {n} {d}\n".encode())

@@ -17,8 +17,10 @@ from bigsvm.errors import UserError
 
 if TYPE_CHECKING:
     from bigsvm.config import Config
+    from bigsvm.display import Display
+    from bigsvm.run_dir import RunDir
     from bigsvm.store import Dataset
-    from bigsvm.training import Outcome
+    from bigsvm.training import Outcome, Training
 
 EXAMPLES = """examples:
   python -m bigsvm.train configs/quickstart.yaml
@@ -107,6 +109,7 @@ def train(
     from bigsvm.display import TimeLeft, shown
     from bigsvm.progress import shown_progress
     from bigsvm.run_dir import RunDir
+    from bigsvm.scoring import accuracy, open_test_set
     from bigsvm.store import open_dataset
 
     run_dir = RunDir(path)
@@ -117,116 +120,81 @@ def train(
             data = located(config.data, progress)
         config = config.model_copy(update={"data": data})
         assert data.train is not None
+        test = as_spec(data.test) if data.test is not None else None
         solver = config.solver
         time_left = TimeLeft(solver.tolerance, solver.max_iterations, solver.time_limit)
         with open_dataset(as_spec(data.train)) as dataset, shown(time_left) as display:
-            training = _set_up(config, run_dir, dataset, display, interruption, began)
+            training = set_up(config, run_dir, dataset, display, interruption, began)
+            if test is not None:  # a test set that does not fit is better known now than at the end
+                open_test_set(test, training.model).close()
             outcome = training.run()
-            model = training.model_of(training.state)
-        summary = _summary(training, outcome)
-        if outcome.status != "interrupted":
-            model.save(run_dir.model)
-            if data.test is not None:
-                from bigsvm.scoring import accuracy
-
-                summary["accuracy"] = accuracy(model, as_spec(data.test))
+            summary = _summary(training, outcome)
+            if outcome.status != "interrupted":
+                training.model.save(run_dir.model)
+                if test is not None:
+                    summary["accuracy"] = accuracy(training.model, test)
         run_dir.write_text(run_dir.summary, json.dumps(summary, indent=2) + "\n")
     _tell(summary, path)
     return outcome.status
 
 
-def _set_up(
+def set_up(
     config: "Config",
-    run_dir: Any,
+    run_dir: "RunDir",
     dataset: "Dataset",
-    display: Any,
+    display: "Display",
     interruption: Interruption,
     began: float,
-) -> Any:
+) -> "Training":
     """Everything a training needs, from its data to the state it starts from."""
-    import numpy as np
-
     from bigsvm.backends.local import LocalBackend
     from bigsvm.checkpoint import Checkpoints
     from bigsvm.kernels import Kernel, warm_up
     from bigsvm.memory import plan_memory
-    from bigsvm.model import Model
+    from bigsvm.model import ModelFactory
     from bigsvm.solvers.exact import ExactSchedule
     from bigsvm.solvers.problem import Problem
-    from bigsvm.solvers.state import State
-    from bigsvm.store import fingerprint
+    from bigsvm.store import verified_fingerprint
     from bigsvm.training import Training
 
-    options = config.model.kernel
-    kernel = Kernel(options.name, options.rate, options.coef0, options.degree)
-    content = fingerprint(dataset)
-    if dataset.recorded_fingerprint not in (None, content):
-        raise UserError(
-            f"{dataset.path}: its content is not what was written (fingerprint {content[:12]}, "
-            f"recorded {dataset.recorded_fingerprint[:12]}); the store is damaged, make it again"
-        )
+    model, solver = config.model, config.solver
+    kernel = Kernel(model.kernel.name, model.kernel.rate, model.kernel.coef0, model.kernel.degree)
+    fingerprint = verified_fingerprint(dataset)
     initial = _initial(config, dataset.n)
     identity = {
-        "data": content,
+        "data": fingerprint,
         "rows": dataset.n,
         "features": dataset.d,
-        "algorithm": config.model.algorithm,
-        "C": config.model.C,
+        "algorithm": model.algorithm,
+        "C": model.C,
         "kernel": asdict(kernel),
-        "schedule": config.solver.schedule,
+        "schedule": solver.schedule,
         "initial": initial,
     }
     checkpoints = Checkpoints(run_dir.checkpoints, identity, config.run.keep_checkpoints)
     saved = checkpoints.latest()
-    run_dir.summary.unlink(missing_ok=True)
-    run_dir.write_text(run_dir.config, config.to_yaml())
 
     warm_up(kernel)
-    plan = plan_memory(config.solver.memory_limit, dataset)
-    backend = LocalBackend(dataset, kernel, plan.resident, config.solver.threads)
-    problem = Problem(
-        backend,
-        dataset.labels(),
-        config.model.C,
-        config.model.algorithm,
-        config.solver.tolerance,
-    )
+    memory = plan_memory(solver.memory_limit, dataset)
+    backend = LocalBackend(dataset, kernel, memory.resident, solver.threads)
+    problem = Problem(backend, dataset.labels(), model.C, model.algorithm, solver.tolerance)
     state = saved.state if saved else problem.start(initial)
-    schedule = ExactSchedule(problem, plan.solver)
-    run_dir.rewind_metrics(state.iteration if saved else -1)
+    schedule = ExactSchedule(problem, memory.solver)
+
+    run_dir.begin(config.to_yaml(), state.iteration)
     if saved:
         display.say(f"going on at iteration {state.iteration:,}, from {run_dir.checkpoints}")
-    about = {
-        "algorithm": config.model.algorithm,
-        "C": config.model.C,
-        "feature_names": dataset.feature_names,
-        "source": dataset.source or dataset.path,
-        "fingerprint": content,
-        "n_train": dataset.n,
-    }
-
-    def model_of(state: State) -> Model:
-        support = np.flatnonzero(state.alpha)
-        return Model(
-            backend.gather(support),
-            state.alpha[support] * dataset.labels()[support],
-            support,
-            asdict(kernel),
-            dataset.classes,
-            dataset.scaling,
-            about | {"iteration": state.iteration, "n_working": state.n_working},
-        )
-
+    about = {"algorithm": model.algorithm, "C": model.C, "fingerprint": fingerprint}
     return Training(
         problem,
         schedule,
         state,
-        config.solver,
+        solver,
         config.run,
         run_dir,
         checkpoints,
         display,
-        model_of,
+        ModelFactory(dataset, backend, asdict(kernel), about),
         interruption,
         saved.seconds if saved else 0.0,
         began,
@@ -244,7 +212,7 @@ def _initial(config: "Config", n: int) -> int:
     return initial
 
 
-def _summary(training: Any, outcome: "Outcome") -> dict[str, Any]:
+def _summary(training: "Training", outcome: "Outcome") -> dict[str, Any]:
     import resource
 
     state = training.state

@@ -11,7 +11,7 @@ from bigsvm.checkpoint import Checkpoints
 from bigsvm.config import RunConfig, SolverConfig
 from bigsvm.display import Display, Report
 from bigsvm.memory import resident_set
-from bigsvm.model import Model
+from bigsvm.model import Model, ModelFactory
 from bigsvm.run_dir import RunDir
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import State
@@ -55,7 +55,7 @@ class Training:
     run_dir: RunDir
     checkpoints: Checkpoints
     display: Display
-    model_of: Callable[[State], Model]
+    make_model: ModelFactory
     interrupted: Callable[[], bool]
     seconds_before: float = 0.0
     began: float = field(default_factory=time.monotonic)
@@ -88,7 +88,7 @@ class Training:
         for _ in self.schedule.run(self.state):
             iteration, now = self.state.iteration, time.monotonic()
             if iteration % self.saving.snapshot_every == 0:
-                self.model_of(self.state).save(self.run_dir.snapshot_path(iteration))
+                self.model.save(self.run_dir.snapshot_path(iteration))
                 self._report()
             elif now - self._reported >= REPORT_SECONDS:
                 self._report()
@@ -101,6 +101,11 @@ class Training:
             if self._time_is_up(now):
                 return "time_limit"
         return "converged"
+
+    @property
+    def model(self) -> Model:
+        """The model as it is now."""
+        return self.make_model(self.state)
 
     @property
     def seconds(self) -> float:

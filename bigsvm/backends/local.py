@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TypeVar
 
-import numba
 import numpy as np
 
 from bigsvm import kernels
-from bigsvm.errors import UserError
 from bigsvm.kernels import LANES, Block, Kernel, block_of
 from bigsvm.store import Dataset
+from bigsvm.threads import available_threads, threads
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -85,22 +83,6 @@ class LocalBackend:
         return block_of(self._dataset.read(*span), start=span[0])
 
 
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Let compiled code use `count` threads inside the block."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(count)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)
-
-
-def available_threads() -> int:
-    """As many threads as numba was started with."""
-    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-
-
 def prefetched(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """``map(function, items)``, each result computed in the background while the last is used."""
     with ThreadPoolExecutor(max_workers=1) as background:
@@ -112,13 +94,3 @@ def prefetched(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
             waiting = following
         if waiting is not None:
             yield waiting.result()
-
-
-def check_chunks(dataset: Dataset, budget: int) -> None:
-    """Refuse chunks so large that reading a single row would break the memory limit."""
-    if 4 * dataset.stored_chunk_bytes > budget:
-        raise UserError(
-            f"{dataset.path}: one stored chunk takes {dataset.stored_chunk_bytes / 2**20:.0f} MiB; "
-            f"with solver.memory_limit as it is at most {budget / 2**22:.0f} MiB can be handled: "
-            "raise it, or re-chunk the data with python -m bigsvm.prepare"
-        )

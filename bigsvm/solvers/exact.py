@@ -3,13 +3,17 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numba import njit
+from numba import get_num_threads, njit
 
 from bigsvm.errors import UserError
 from bigsvm.solvers.column_cache import ColumnCache
 from bigsvm.solvers.nodes import find_nodes, update_gradient
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT, WORKING, State
+from bigsvm.threads import threads
+
+# With fewer patterns, waiting for the other threads costs more than they save.
+_WORTH_THREADS = 32_768
 
 
 class ExactSchedule:
@@ -21,7 +25,12 @@ class ExactSchedule:
 
     def run(self, state: State) -> Iterator[None]:
         """Take steps until the gap is closed; yields after each one, with `state` up to date."""
-        y, alpha, g = self._problem.y, state.alpha, state.gradient
+        worth_threads = len(state.alpha) >= _WORTH_THREADS
+        with threads(get_num_threads() if worth_threads else 1):
+            yield from self._steps(state)
+
+    def _steps(self, state: State) -> Iterator[None]:
+        y, C, alpha, g = self._problem.y, self._problem.C, state.alpha, state.gradient
         nodes = find_nodes(state)
         while True:
             s, v = nodes.toward, nodes.away
@@ -29,18 +38,17 @@ class ExactSchedule:
             if joins:
                 state.role[nodes.idle] = WORKING
                 s = min(s, nodes.idle, key=lambda i: (g[i], i))
-            state.gap = float(g[v] - g[s])
+            state.gap = float(g[v]) - float(g[s])
             if state.gap <= self._problem.tolerance and not joins:
                 return
             k_s, k_v = self._cache.pair(s, v, lambda count: self._likely(state, count))
-            curvature = float(k_s[s]) + float(k_v[v]) - 2 * float(y[s] * y[v]) * float(k_s[v])
-            step = min(state.gap / (curvature + 2 / self._problem.C), alpha[v])
+            q_ss, q_vv = float(k_s[s]) + 1 / C, float(k_v[v]) + 1 / C
+            q_sv = float(y[s] * y[v]) * float(k_s[v])
+            step = min(state.gap / (q_ss + q_vv - 2 * q_sv), alpha[v])
             if not step > 0:
                 raise overflowed(state)
             move(state, s, v, step)
-            g[s] += step / self._problem.C
-            g[v] -= step / self._problem.C
-            nodes = update_gradient(state, y, step, s, v, k_s, k_v)
+            nodes = update_gradient(state, y, C, step, s, v, k_s, k_v)
             state.iteration += 1
             yield
 

@@ -11,6 +11,7 @@ from bigsvm.solvers.state import IDLE, SUPPORT, State
 
 _LANES = 8
 _BLOCK = 2048
+_LEFT_OUT = -1
 
 
 class Nodes(NamedTuple):
@@ -41,19 +42,34 @@ def find_nodes(state: State) -> Nodes:
 
 
 def update_gradient(
-    state: State, y: np.ndarray, step: float, s: int, v: int, k_s: np.ndarray, k_v: np.ndarray
+    state: State,
+    y: np.ndarray,
+    C: float,
+    step: float,
+    s: int,
+    v: int,
+    k_s: np.ndarray,
+    k_v: np.ndarray,
 ) -> Nodes:
-    """Add ``step (y_s k_s - y_v k_v) y`` to the gradient and find its new nodes, in one sweep.
+    """Add ``step (Q_s - Q_v)`` to the gradient and find its new nodes, in one sweep.
 
-    `k_s` and `k_v` are kernel columns; the diagonal 1/C of Q is the caller's.
+    `k_s` and `k_v` are kernel columns, without labels and without the diagonal 1/C of Q.
     """
-    sign_s, sign_v = float(y[s]), float(y[v])
-    return Nodes(*_update(state.gradient, state.role, y, k_s, k_v, step, sign_s, sign_v))
+    return Nodes(*_update(state.gradient, state.role, y, k_s, k_v, s, v, step, 1.0 / C))
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _update(gradient, role, y, k_s, k_v, step, y_s, y_v):  # type: ignore[no-untyped-def]
+def _update(gradient, role, y, k_s, k_v, s, v, step, diagonal):  # type: ignore[no-untyped-def]
     n = gradient.shape[0]
+    y_s, y_v = np.float64(y[s]), np.float64(y[v])
+    # The diagonal concerns s and v alone: they are left out of the sweep, and put right after it.
+    # After a full step both have the same derivative but for rounding, so that the choice between
+    # them hangs on the last bit: it must be the bit of step (Q_s - Q_v), computed in this order.
+    q_sv = y_s * y_v * np.float64(k_s[v])
+    new_s = gradient[s] + step * ((np.float64(k_s[s]) + diagonal) - q_sv)
+    new_v = gradient[v] + step * (q_sv - (np.float64(k_v[v]) + diagonal))
+    role_s, role_v = role[s], role[v]
+    role[s] = role[v] = _LEFT_OUT
     blocks = -(-n // _BLOCK)
     extremes = np.empty((3, blocks))
     for block in prange(blocks):
@@ -70,14 +86,22 @@ def _update(gradient, role, y, k_s, k_v, step, y_s, y_v):  # type: ignore[no-unt
             gradient[i] = g
             if role[i] == IDLE:
                 lowest_idle = min(lowest_idle, g)
-            else:
+            elif role[i] > IDLE:
                 lowest_working = min(lowest_working, g)
             if role[i] == SUPPORT:
                 highest_support = max(highest_support, g)
         extremes[0, block] = lowest_idle
         extremes[1, block] = lowest_working
         extremes[2, block] = highest_support
-    return _locate(gradient, role, extremes)
+    idle, toward, away = _locate(gradient, role, extremes)
+    gradient[s], gradient[v] = new_s, new_v
+    role[s], role[v] = role_s, role_v
+    for i in (s, v):
+        if toward < 0 or (gradient[i], i) < (gradient[toward], toward):
+            toward = i
+        if role[i] == SUPPORT and (away < 0 or (gradient[i], -i) > (gradient[away], -away)):
+            away = i
+    return idle, toward, away
 
 
 @njit(cache=True, nogil=True)
@@ -153,7 +177,7 @@ def _sweep(  # type: ignore[no-untyped-def]
         of_role = [ir.Constant(roles.type, [value] * _LANES) for value in (IDLE, SUPPORT)]
         masked = [
             builder.select(builder.icmp_signed("==", roles, of_role[0]), new, constant(np.inf)),
-            builder.select(builder.icmp_signed("!=", roles, of_role[0]), new, constant(np.inf)),
+            builder.select(builder.icmp_signed(">", roles, of_role[0]), new, constant(np.inf)),
             builder.select(builder.icmp_signed("==", roles, of_role[1]), new, constant(-np.inf)),
         ]
         updated = []

@@ -1,0 +1,22 @@
+"""How many threads compiled code may use."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numba
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let compiled code use `count` threads inside the block."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(count)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
+def available_threads() -> int:
+    """As many threads as numba was started with."""
+    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]

@@ -1,0 +1,112 @@
+"""Small problems, and plain ways to solve them, for the tests to compare with."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bigsvm.backends.local import LocalBackend
+from bigsvm.kernels import Kernel, block_of, columns
+from bigsvm.readers import open_reader
+from bigsvm.solvers.problem import Problem
+from bigsvm.sources import SOURCES, locate
+
+
+class Rows:
+    """Rows in memory, served like a stored data set."""
+
+    def __init__(self, x: np.ndarray, chunk_rows: int | None = None) -> None:
+        self.x = np.ascontiguousarray(x, np.float32)
+        self.n, self.d = self.x.shape
+        self.chunk_rows = chunk_rows or self.n
+        self.reads = 0
+
+    def spans(self):
+        for start in range(0, self.n, self.chunk_rows):
+            yield start, min(start + self.chunk_rows, self.n)
+
+    def read(self, start, stop):
+        self.reads += 1
+        return self.x[start:stop].copy()
+
+    def gather(self, indices):
+        return self.x[indices]
+
+
+def problem_of(x, y, kernel, C=1.0, algorithm="mfw", tolerance=1e-5, **backend) -> Problem:
+    options = {"resident_bytes": 2**30} | backend
+    return Problem(LocalBackend(Rows(x), kernel, **options), y, C, algorithm, tolerance)
+
+
+def kernel_matrix(kernel: Kernel, x: np.ndarray) -> np.ndarray:
+    """All kernel values, as the compiled kernels give them."""
+    x = np.ascontiguousarray(x, np.float32)
+    matrix = np.empty((len(x), len(x)), np.float32)
+    columns(kernel, block_of(x), x, matrix, np.arange(len(x)))
+    return matrix
+
+
+def named(name: str, data_dir: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Rows scaled to [-1, 1], and signs, of a named source."""
+    batches = list(open_reader(locate(name)[0]).batches())
+    x = np.concatenate([batch.x for batch in batches])
+    y = np.concatenate([batch.y for batch in batches])
+    low, high = x.min(0), x.max(0)
+    x = 2 * (x - low) / np.where(high > low, high - low, 1) - 1
+    signs = np.where(y == SOURCES[name].positive, 1, -1)
+    return x.astype(np.float32), signs.astype(np.int8)
+
+
+def random_problem(rng: np.random.Generator, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    x = rng.standard_normal((n, d)).astype(np.float32)
+    y = np.where(x[:, 0] * x[:, -1] + 0.5 * rng.standard_normal(n) > 0, 1, -1).astype(np.int8)
+    y[:2] = 1, -1
+    return x, y
+
+
+@dataclass
+class Trace:
+    """Every step of a reference run."""
+
+    joined: list[int]
+    toward: list[int]
+    away: list[int]
+    alpha: np.ndarray
+    gradient: np.ndarray
+    working: np.ndarray
+
+
+def reference(q, algorithm="mfw", tolerance=1e-5, initial=0, max_iterations=10**6) -> Trace:
+    """Section 1 of the design, word for word, on the whole matrix Q in float64."""
+    n = len(q)
+    alpha = np.zeros(n)
+    alpha[initial] = 1.0
+    g = q[initial].copy()
+    working = np.full(n, algorithm == "fw")
+    working[initial] = True
+    trace = Trace([], [], [], alpha, g, working)
+    for _ in range(max_iterations):
+        joined = -1
+        if not working.all():
+            u = int(np.argmin(np.where(working, np.inf, g)))
+            if g[u] < 0:
+                working[u] = True
+                joined = u
+        s = int(np.argmin(np.where(working, g, np.inf)))
+        v = int(np.argmax(np.where(alpha > 0, g, -np.inf)))
+        gap = g[v] - g[s]
+        if gap <= tolerance and joined < 0:
+            break
+        step = min(gap / (q[s, s] + q[v, v] - 2 * q[s, v]), alpha[v])
+        alpha[s] += step
+        alpha[v] -= step
+        g += step * (q[s] - q[v])
+        trace.joined.append(joined)
+        trace.toward.append(s)
+        trace.away.append(v)
+    return trace
+
+
+def q_matrix(kernel: Kernel, x: np.ndarray, y: np.ndarray, C: float) -> np.ndarray:
+    signs = y.astype(np.float64)
+    return np.outer(signs, signs) * kernel_matrix(kernel, x) + np.eye(len(y)) / C
