@@ -48,6 +48,7 @@ class Checkpoints:
             "iteration": state.iteration,
             "passes": state.passes,
             "gap": state.gap,
+            "hot_set": state.hot_set,
             "seconds": seconds,
         }
         arrays = {"alpha": state.alpha, "gradient": state.gradient, "role": state.role}
@@ -97,5 +98,6 @@ def _read(path: Path) -> Saved:
         about["iteration"],
         about["passes"],
         about["gap"],
+        about["hot_set"],
     )
     return Saved(state, about["identity"], about["seconds"])

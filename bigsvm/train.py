@@ -33,6 +33,10 @@ the same model, bit for bit. Look at the models so far with: python -m bigsvm.ev
 """
 
 
+# With more patterns than this, `schedule: auto` takes the block schedule: columns no longer fit.
+EXACT_UP_TO = 20_000
+
+
 class Interruption:
     """Remembers the first SIGINT or SIGTERM, for the loop to end in order; the second one kills."""
 
@@ -126,13 +130,14 @@ def train(
         with open_dataset(as_spec(data.train)) as dataset, shown(time_left) as display:
             training = set_up(config, run_dir, dataset, display, interruption, began)
             if test is not None:  # a test set that does not fit is better known now than at the end
-                open_test_set(test, training.model).close()
+                open_test_set(test, training.make_model(training.state)).close()
             outcome = training.run()
             summary = _summary(training, outcome)
             if outcome.status != "interrupted":
-                training.model.save(run_dir.model)
+                model = training.make_model(outcome.final)
+                model.save(run_dir.model)
                 if test is not None:
-                    summary["accuracy"] = accuracy(training.model, test)
+                    summary["accuracy"] = accuracy(model, test)
         run_dir.write_text(run_dir.summary, json.dumps(summary, indent=2) + "\n")
     _tell(summary, path)
     return outcome.status
@@ -152,12 +157,17 @@ def set_up(
     from bigsvm.kernels import Kernel, warm_up
     from bigsvm.memory import plan_memory
     from bigsvm.model import ModelFactory
+    from bigsvm.solvers.block import BlockSchedule
     from bigsvm.solvers.exact import ExactSchedule
     from bigsvm.solvers.problem import Problem
     from bigsvm.store import verified_fingerprint
-    from bigsvm.training import Training
+    from bigsvm.training import Schedule, Training
 
-    model, solver = config.model, config.solver
+    if config.solver.schedule == "auto":
+        schedule_name = "exact" if dataset.n <= EXACT_UP_TO else "block"
+        solver = config.solver.model_copy(update={"schedule": schedule_name})
+        config = config.model_copy(update={"solver": solver})
+    model, solver, saving = config.model, config.solver, config.run
     kernel = Kernel(model.kernel.name, model.kernel.rate, model.kernel.coef0, model.kernel.degree)
     fingerprint = verified_fingerprint(dataset)
     initial = _initial(config, dataset.n)
@@ -169,17 +179,29 @@ def set_up(
         "C": model.C,
         "kernel": asdict(kernel),
         "schedule": solver.schedule,
+        "hot_set": solver.hot_set if solver.schedule == "block" else None,
         "initial": initial,
     }
-    checkpoints = Checkpoints(run_dir.checkpoints, identity, config.run.keep_checkpoints)
+    checkpoints = Checkpoints(run_dir.checkpoints, identity, saving.keep_checkpoints)
     saved = checkpoints.latest()
 
     warm_up(kernel)
     memory = plan_memory(solver.memory_limit, dataset)
     backend = LocalBackend(dataset, kernel, memory.resident, solver.threads)
     problem = Problem(backend, dataset.labels(), model.C, model.algorithm, solver.tolerance)
-    state = saved.state if saved else problem.start(initial)
-    schedule = ExactSchedule(problem, memory.solver)
+    state = saved.state if saved else problem.start(initial, solver.hot_set)
+    schedule: Schedule
+    if solver.schedule == "exact":
+        schedule = ExactSchedule(problem, memory.solver)
+    else:
+        schedule = BlockSchedule(
+            problem,
+            kernel,
+            memory.solver,
+            lambda iteration: (
+                iteration % saving.snapshot_every == 0 or iteration >= solver.max_iterations
+            ),
+        )
 
     run_dir.begin(config.to_yaml(), state.iteration)
     if saved:
@@ -190,7 +212,7 @@ def set_up(
         schedule,
         state,
         solver,
-        config.run,
+        saving,
         run_dir,
         checkpoints,
         display,
@@ -215,7 +237,7 @@ def _initial(config: "Config", n: int) -> int:
 def _summary(training: "Training", outcome: "Outcome") -> dict[str, Any]:
     import resource
 
-    state = training.state
+    state = outcome.final
     return {
         "status": outcome.status,
         "iterations": state.iteration,

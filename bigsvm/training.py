@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ from bigsvm.checkpoint import Checkpoints
 from bigsvm.config import RunConfig, SolverConfig
 from bigsvm.display import Display, Report
 from bigsvm.memory import resident_set
-from bigsvm.model import Model, ModelFactory
+from bigsvm.model import ModelFactory
 from bigsvm.run_dir import RunDir
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import State
@@ -22,8 +22,12 @@ REPORT_SECONDS = 0.5
 class Schedule(Protocol):
     """Carries out an algorithm."""
 
-    def run(self, state: State) -> Iterator[None]:
-        """Take steps until the gap is closed; yields at every iteration that is asked for."""
+    def run(self, state: State) -> Iterator[State]:
+        """Take steps until the gap is closed.
+
+        Yields the iterate as it is now, at every iteration that a model is asked of. `state` is
+        where a later process can go on: the same object, or one a little behind.
+        """
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,15 @@ class Outcome:
     Attributes
     ----------
     status : {"converged", "max_iterations", "time_limit", "interrupted"}
+    final : State
+        The last iterate, its gradient recomputed from alpha alone.
     true_gap, drift : float or None
-        The gap under a gradient recomputed from alpha alone, and how far the running gradient was
-        from it. None where there was no time for that.
+        The gap under that gradient, and how far the running one was from it. None where there was
+        no time for that.
     """
 
     status: str
+    final: State
     true_gap: float | None = None
     drift: float | None = None
 
@@ -68,44 +75,46 @@ class Training:
     def run(self) -> Outcome:
         """Train to the end, or until something ends it before."""
         while True:
-            status = self._loop()
+            status, final = self._loop()
             self._report()
             self._checkpoint()
-            if status == "interrupted" or (
-                status == "time_limit" and self._time_to_verify.too_long
-            ):
-                return Outcome(status)
-            gradient = self.problem.gradient(self.state.alpha)
-            drift = float(np.abs(gradient - self.state.gradient).max())
-            true_gap, may_end = self.problem.stop_test(self.state, gradient)
+            in_a_hurry = status == "time_limit" and self._time_to_verify.too_long
+            if status == "interrupted" or in_a_hurry:
+                return Outcome(status, final)
+            if final is not self.state:
+                final = self._caught_up(final)
+            gradient = self.problem.gradient(final.alpha)
+            drift = float(np.abs(gradient - final.gradient).max())
+            true_gap, may_end = self.problem.stop_test(final, gradient)
             if status != "converged" or may_end:
-                return Outcome(status, true_gap, drift)
+                return Outcome(status, replace(final, gradient=gradient), true_gap, drift)
             self.state.gradient[:] = gradient  # the running gradient had drifted: go on
 
-    def _loop(self) -> str:
+    def _loop(self) -> tuple[str, State]:
         if self.state.iteration >= self.solver.max_iterations:
-            return "max_iterations"
-        for _ in self.schedule.run(self.state):
-            iteration, now = self.state.iteration, time.monotonic()
-            if iteration % self.saving.snapshot_every == 0:
-                self.model.save(self.run_dir.snapshot_path(iteration))
+            return "max_iterations", self.state
+        for now in self.schedule.run(self.state):
+            if now.iteration % self.saving.snapshot_every == 0:
+                self.make_model(now).save(self.run_dir.snapshot_path(now.iteration))
+            if now.iteration >= self.solver.max_iterations:
+                return "max_iterations", now
+            clock = time.monotonic()
+            if clock - self._reported >= REPORT_SECONDS:
                 self._report()
-            elif now - self._reported >= REPORT_SECONDS:
-                self._report()
-            if self._checkpoint_is_due(now):
+            if self._checkpoint_is_due(clock):
                 self._checkpoint()
-            if iteration >= self.solver.max_iterations:
-                return "max_iterations"
             if self.interrupted():
-                return "interrupted"
-            if self._time_is_up(now):
-                return "time_limit"
-        return "converged"
+                return "interrupted", now
+            if self._time_is_up(clock):
+                return "time_limit", now
+        return "converged", self.state
 
-    @property
-    def model(self) -> Model:
-        """The model as it is now."""
-        return self.make_model(self.state)
+    def _caught_up(self, ahead: State) -> State:
+        """A state ahead of `self.state`, with the gradient that belongs to it."""
+        change = ahead.alpha - self.state.alpha
+        moved = np.flatnonzero(change)
+        update = self.problem.gradient_change(moved, change[moved])
+        return replace(ahead, gradient=self.state.gradient + update)
 
     @property
     def seconds(self) -> float:

@@ -300,26 +300,20 @@ def loads_or_says_why(path: Path, sets: tuple[str, ...] = ()) -> None:
 
 
 keys = st.sampled_from(
-    [
-        "data",
-        "train",
-        "source",
-        "prepare",
-        "model",
-        "kernel",
-        "sigma",
-        "name",
-        "C",
-        "solver",
-        "time_limit",
-        "memory_limit",
-        "initial",
-        "run",
-        "dir",
-        "test",
-        "positive",
-        "tolerance",
-    ]
+    (
+        *("data", "train", "test", "source", "positive", "prepare", "model", "kernel", "sigma"),
+        *(
+            "name",
+            "C",
+            "solver",
+            "time_limit",
+            "memory_limit",
+            "initial",
+            "tolerance",
+            "run",
+            "dir",
+        ),
+    )
 )
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | words | st.dates()
 values = st.recursive(

@@ -37,10 +37,10 @@ class ColumnCache:
             if i in self._slots:
                 self._slots.move_to_end(i)
         if missing:
+            self.cached[missing] = True
             spare = min(BATCH, self.capacity - 2) - len(missing)
             if spare > 0:
-                candidates = likely(spare + 1).tolist()
-                missing += [i for i in candidates if i not in missing][:spare]
+                missing += likely(spare).tolist()
             self._fetch(missing)
         return self._columns[self._slots[s]], self._columns[self._slots[v]]
 

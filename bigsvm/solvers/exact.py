@@ -23,13 +23,13 @@ class ExactSchedule:
         self._problem = problem
         self._cache = ColumnCache(problem.backend, memory)
 
-    def run(self, state: State) -> Iterator[None]:
+    def run(self, state: State) -> Iterator[State]:
         """Take steps until the gap is closed; yields after each one, with `state` up to date."""
         worth_threads = len(state.alpha) >= _WORTH_THREADS
         with threads(get_num_threads() if worth_threads else 1):
             yield from self._steps(state)
 
-    def _steps(self, state: State) -> Iterator[None]:
+    def _steps(self, state: State) -> Iterator[State]:
         y, C, alpha, g = self._problem.y, self._problem.C, state.alpha, state.gradient
         nodes = find_nodes(state)
         while True:
@@ -50,7 +50,7 @@ class ExactSchedule:
             move(state, s, v, step)
             nodes = update_gradient(state, y, C, step, s, v, k_s, k_v)
             state.iteration += 1
-            yield
+            yield state
 
     def _likely(self, state: State, count: int) -> np.ndarray:
         return _likely(state.gradient, state.role, self._cache.cached, count)
@@ -78,21 +78,21 @@ def overflowed(state: State) -> UserError:
 def _likely(gradient, role, cached, count):  # type: ignore[no-untyped-def]
     """The patterns without a cached column that are the nearest to being chosen.
 
-    A quarter from the top of the support, the rest from the bottom of the working set and of the
-    idle patterns about to join.
+    Half of them from the top of the support (all that are there without a column, if fewer), the
+    rest from the bottom of the working set and of the idle patterns about to join.
     """
-    highest = np.full(count // 4, -np.inf)
-    lowest = np.full(count - count // 4, np.inf)
-    found = np.full(count, -1)
+    highest, highest_index = np.full(count // 2, -np.inf), np.full(count // 2, -1)
+    lowest, lowest_index = np.full(count, np.inf), np.full(count, -1)
     for i in range(len(gradient)):
         g = gradient[i]
         if cached[i] or (role[i] == IDLE and g >= 0):
             continue
         if g < lowest[-1]:
-            _insert(lowest, found[: len(lowest)], g, i)
+            _insert(lowest, lowest_index, g, i)
         elif role[i] == SUPPORT and len(highest) and g > highest[-1]:
-            _insert(highest, found[len(lowest) :], g, i)
-    return found[found >= 0]
+            _insert(highest, highest_index, g, i)
+    found = np.concatenate((highest_index[highest_index >= 0], lowest_index[lowest_index >= 0]))
+    return found[:count]
 
 
 @njit(cache=True, nogil=True)

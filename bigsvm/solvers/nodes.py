@@ -61,41 +61,45 @@ def update_gradient(
 @njit(cache=True, nogil=True, parallel=True)
 def _update(gradient, role, y, k_s, k_v, s, v, step, diagonal):  # type: ignore[no-untyped-def]
     n = gradient.shape[0]
-    y_s, y_v = np.float64(y[s]), np.float64(y[v])
-    # The diagonal concerns s and v alone: they are left out of the sweep, and put right after it.
-    # After a full step both have the same derivative but for rounding, so that the choice between
-    # them hangs on the last bit: it must be the bit of step (Q_s - Q_v), computed in this order.
-    q_sv = y_s * y_v * np.float64(k_s[v])
-    new_s = gradient[s] + step * ((np.float64(k_s[s]) + diagonal) - q_sv)
-    new_v = gradient[v] + step * (q_sv - (np.float64(k_v[v]) + diagonal))
-    role_s, role_v = role[s], role[v]
-    role[s] = role[v] = _LEFT_OUT
+    held = hold_out(gradient, role, y, k_s, k_v, s, v, step, diagonal)
     blocks = -(-n // _BLOCK)
     extremes = np.empty((3, blocks))
     for block in prange(blocks):
         start, stop = block * _BLOCK, min((block + 1) * _BLOCK, n)
-        whole = start + (stop - start) // _LANES * _LANES
-        lowest_idle, lowest_working, highest_support = np.inf, np.inf, -np.inf
-        if whole > start:
-            lanes = np.empty((3, _LANES))
-            _sweep(gradient, role, y, k_s, k_v, step, y_s, y_v, start, whole, lanes)
-            lowest_idle, lowest_working = lanes[0].min(), lanes[1].min()
-            highest_support = lanes[2].max()
-        for i in range(whole, stop):
-            g = gradient[i] + step * (y[i] * (y_s * np.float64(k_s[i]) - y_v * np.float64(k_v[i])))
-            gradient[i] = g
-            if role[i] == IDLE:
-                lowest_idle = min(lowest_idle, g)
-            elif role[i] > IDLE:
-                lowest_working = min(lowest_working, g)
-            if role[i] == SUPPORT:
-                highest_support = max(highest_support, g)
-        extremes[0, block] = lowest_idle
-        extremes[1, block] = lowest_working
-        extremes[2, block] = highest_support
-    idle, toward, away = _locate(gradient, role, extremes)
-    gradient[s], gradient[v] = new_s, new_v
-    role[s], role[v] = role_s, role_v
+        low_idle, low_working, high_support = sweep(
+            gradient, role, y, k_s, k_v, step, y[s], y[v], start, stop
+        )
+        extremes[0, block] = low_idle
+        extremes[1, block] = low_working
+        extremes[2, block] = high_support
+    found = np.full(3, -1)
+    for kind in range(3):
+        block = np.argmax(extremes[2]) if kind == 2 else np.argmin(extremes[kind])
+        start, stop = block * _BLOCK, min((block + 1) * _BLOCK, n)
+        found[kind] = locate(gradient, role, kind, extremes[kind, block], start, stop)
+    return put_back(gradient, role, s, v, held, found[0], found[1], found[2])
+
+
+@njit(cache=True, nogil=True)
+def hold_out(gradient, role, y, k_s, k_v, s, v, step, diagonal):  # type: ignore[no-untyped-def]
+    """Take s and v out of the coming sweep; returns their new derivatives and their roles.
+
+    The diagonal of Q concerns them alone. After a full step both have the same derivative but for
+    rounding, so that the choice between them hangs on the last bit: it must be the bit of
+    step (Q_s - Q_v), computed in this order.
+    """
+    q_sv = np.float64(y[s]) * np.float64(y[v]) * np.float64(k_s[v])
+    new_s = gradient[s] + step * ((np.float64(k_s[s]) + diagonal) - q_sv)
+    new_v = gradient[v] + step * (q_sv - (np.float64(k_v[v]) + diagonal))
+    held = (new_s, new_v, role[s], role[v])
+    role[s] = role[v] = _LEFT_OUT
+    return held
+
+
+@njit(cache=True, nogil=True)
+def put_back(gradient, role, s, v, held, idle, toward, away):  # type: ignore[no-untyped-def]
+    """Undo `hold_out`, and let s and v compete with the nodes found without them."""
+    gradient[s], gradient[v], role[s], role[v] = held
     for i in (s, v):
         if toward < 0 or (gradient[i], i) < (gradient[toward], toward):
             toward = i
@@ -105,27 +109,43 @@ def _update(gradient, role, y, k_s, k_v, s, v, step, diagonal):  # type: ignore[
 
 
 @njit(cache=True, nogil=True)
-def _locate(gradient, role, extremes):  # type: ignore[no-untyped-def]
-    """The index behind each extreme value."""
-    idle = _first(gradient, role, IDLE, IDLE, np.argmin(extremes[0]), extremes[0])
-    toward = _first(gradient, role, IDLE + 1, SUPPORT, np.argmin(extremes[1]), extremes[1])
-    away = _first(gradient, role, SUPPORT, SUPPORT, np.argmax(extremes[2]), extremes[2])
-    return idle, toward, away
+def sweep(gradient, role, y, k_s, k_v, step, y_s, y_v, start, stop):  # type: ignore[no-untyped-def]
+    """Update the gradient from start to stop; returns the extremes over idle, working, support."""
+    y_s, y_v = np.float64(y_s), np.float64(y_v)
+    whole = start + (stop - start) // _LANES * _LANES
+    low_idle, low_working, high_support = np.inf, np.inf, -np.inf
+    if whole > start:
+        lanes = np.empty((3, _LANES))
+        _sweep_lanes(gradient, role, y, k_s, k_v, step, y_s, y_v, start, whole, lanes)
+        low_idle, low_working, high_support = lanes[0].min(), lanes[1].min(), lanes[2].max()
+    for i in range(whole, stop):
+        g = gradient[i] + step * (y[i] * (y_s * np.float64(k_s[i]) - y_v * np.float64(k_v[i])))
+        gradient[i] = g
+        if role[i] == IDLE:
+            low_idle = min(low_idle, g)
+        elif role[i] > IDLE:
+            low_working = min(low_working, g)
+        if role[i] == SUPPORT:
+            high_support = max(high_support, g)
+    return low_idle, low_working, high_support
 
 
 @njit(cache=True, nogil=True)
-def _first(gradient, role, lowest_role, highest_role, block, extremes):  # type: ignore[no-untyped-def]
-    for i in range(block * _BLOCK, min((block + 1) * _BLOCK, len(gradient))):
-        if gradient[i] == extremes[block] and lowest_role <= role[i] <= highest_role:
-            return i
+def locate(gradient, role, kind, extreme, start, stop):  # type: ignore[no-untyped-def]
+    """The first index from start to stop behind an extreme (kind 0 idle, 1 working, 2 support)."""
+    for i in range(start, stop):
+        if gradient[i] == extreme:
+            of_kind = role[i] == IDLE if kind == 0 else role[i] >= kind
+            if of_kind:
+                return i
     return -1
 
 
 @intrinsic
-def _sweep(  # type: ignore[no-untyped-def]
+def _sweep_lanes(  # type: ignore[no-untyped-def]
     typing_context, gradient, role, y, k_s, k_v, step, y_s, y_v, start, stop, extremes
 ):
-    """`_update` from start to stop, eight patterns at a time; extremes[0:3] by lane.
+    """`sweep` from start to stop, eight patterns at a time; the extremes by lane.
 
     In LLVM vectors, because the loop vectoriser leaves a loop with three masked minima alone: it
     would run at an eighth of the speed.

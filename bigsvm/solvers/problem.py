@@ -30,25 +30,32 @@ class Problem:
     algorithm: str
     tolerance: float
 
-    def start(self, initial: int) -> State:
+    def start(self, initial: int, hot_set: int = 0) -> State:
         """The state with all weight on one pattern."""
         column = np.empty((1, self.backend.n), np.float32)
         self.backend.columns(self.backend.gather(np.array([initial])), column, np.array([0]))
         q = self.y * (float(self.y[initial]) * column[0].astype(np.float64))
         q[initial] += 1.0 / self.C
-        return State.at_vertex(initial, q, self.algorithm)
+        return State.at_vertex(initial, q, self.algorithm, hot_set)
 
     def gradient(self, alpha: np.ndarray) -> np.ndarray:
         """Q alpha, computed from alpha alone."""
         support = np.flatnonzero(alpha)
-        coef = alpha[support] * self.y[support]
-        gradient = self.backend.matvec(self.backend.gather(support), coef)
-        gradient *= self.y
-        gradient += alpha / self.C
-        return gradient
+        return self.gradient_change(support, alpha[support])
+
+    def gradient_change(
+        self, index: np.ndarray, change: np.ndarray, rows: np.ndarray | None = None
+    ) -> np.ndarray:
+        """What ``alpha[index] += change`` adds to the gradient; `rows` are those patterns."""
+        rows = self.backend.gather(index) if rows is None else rows
+        update = self.backend.matvec(rows, change * self.y[index])
+        update *= self.y
+        update[index] += change / self.C
+        return update
 
     def stop_test(self, state: State, gradient: np.ndarray) -> tuple[float, bool]:
         """The gap at `state`'s point under `gradient`, and whether the run may end there."""
-        gap = float(gradient[state.role == SUPPORT].max() - gradient[state.role != IDLE].min())
+        in_play = (state.role != IDLE) | (gradient < 0)  # an idle pattern below zero would join
+        gap = float(gradient[state.role == SUPPORT].max() - gradient[in_play].min())
         someone_joins = bool((gradient[state.role == IDLE] < 0).any())
         return gap, gap <= self.tolerance and not someone_joins

@@ -23,6 +23,8 @@ class State:
         Steps taken; passes over the data that kept the gradient up to date.
     gap : float
         g_v - g_s as the last stop test saw it.
+    hot_set : int
+        p of the block schedule, which widens it where need be.
     """
 
     alpha: np.ndarray
@@ -31,15 +33,18 @@ class State:
     iteration: int = 0
     passes: int = 0
     gap: float = float("inf")
+    hot_set: int = 0
 
     @classmethod
-    def at_vertex(cls, initial: int, column: np.ndarray, algorithm: str) -> "State":
+    def at_vertex(
+        cls, initial: int, column: np.ndarray, algorithm: str, hot_set: int = 0
+    ) -> "State":
         """Start from one pattern; `column` is its column of Q."""
         alpha = np.zeros(len(column))
         alpha[initial] = 1.0
         role = np.full(len(column), WORKING if algorithm == "fw" else IDLE, np.int8)
         role[initial] = SUPPORT
-        return cls(alpha, column.copy(), role)
+        return cls(alpha, column, role, hot_set=hot_set)
 
     @property
     def n_support(self) -> int:

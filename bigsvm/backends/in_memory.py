@@ -1,0 +1,30 @@
+"""A few rows held in memory, served like a data set: the hot set of the block schedule."""
+
+import numpy as np
+
+from bigsvm import kernels
+from bigsvm.kernels import Kernel, block_of
+
+
+class InMemoryBackend:
+    """Serves rows (n, d) float32 from memory; see `Backend`."""
+
+    def __init__(self, rows: np.ndarray, kernel: Kernel) -> None:
+        self.n, self.d = rows.shape
+        self._rows = rows
+        self._block = block_of(rows)
+        self._kernel = kernel
+
+    def gather(self, indices: np.ndarray) -> np.ndarray:
+        """See `Backend`."""
+        return self._rows[indices]
+
+    def columns(self, rows: np.ndarray, out: np.ndarray, slots: np.ndarray) -> None:
+        """See `Backend`."""
+        kernels.columns(self._kernel, self._block, rows, out, slots)
+
+    def matvec(self, rows: np.ndarray, coef: np.ndarray) -> np.ndarray:
+        """See `Backend`."""
+        sums = np.zeros((1, self.n))
+        kernels.products(self._kernel, self._block, rows, coef[:, None], sums)
+        return sums[0]

@@ -1,0 +1,154 @@
+"""The block schedule against the exact one: same optimum, same theorem, pauses without a trace."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import Rows, named, problem_of, random_problem
+
+from bigsvm.backends.local import LocalBackend
+from bigsvm.kernels import Kernel
+from bigsvm.solvers.block import BlockSchedule, lowest
+from bigsvm.solvers.exact import ExactSchedule
+from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.state import IDLE, SUPPORT
+
+RBF = Kernel("rbf", gamma=0.5)
+MEMORY = 2**24
+
+
+def solve_exactly(problem):
+    state = problem.start(0)
+    for _ in ExactSchedule(problem, MEMORY).run(state):
+        pass
+    return state
+
+
+def solve(problem, hot_set, kernel=RBF, memory=MEMORY, pause_at=lambda iteration: False):
+    """Run to the end; returns the final state and what was yielded in between hot sets."""
+    state = problem.start(0, hot_set)
+    paused = []
+    for now in BlockSchedule(problem, kernel, memory, pause_at).run(state):
+        if now is not state:
+            paused.append(now)
+        assert state.passes < 2000
+    return state, paused
+
+
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("kernel", [RBF, Kernel("linear")], ids=lambda kernel: kernel.name)
+def test_fw_reaches_the_same_optimum_as_exact(kernel, C):
+    x, y = random_problem(np.random.default_rng(0), 600, 4)
+    tolerance = 1e-6 * max(1.0, 1 / C)
+    problem = problem_of(x, y, kernel, C, "fw", tolerance=tolerance)
+    exact = solve_exactly(problem)
+    state, _ = solve(problem, 16, kernel)
+    assert state.gap <= tolerance
+    assert state.objective == pytest.approx(exact.objective, rel=2e-2)
+    assert state.iteration <= 1.5 * exact.iteration + 100
+
+
+@pytest.mark.parametrize("name", ["ionosphere", "heart", "german"])
+def test_mfw_is_the_svm_of_its_own_working_set(name, data_dir):
+    x, y = named(name, data_dir)
+    state, _ = solve(problem_of(x, y, RBF, 10.0, "mfw", tolerance=1e-8), 12)
+    working = np.flatnonzero(state.role != IDLE)
+    sub = solve_exactly(problem_of(x[working], y[working], RBF, 10.0, "fw", tolerance=1e-8))
+    assert state.objective == pytest.approx(sub.objective, rel=1e-6)
+    assert np.allclose(state.alpha[working], sub.alpha, atol=1e-6)
+    assert (state.gradient[state.role == IDLE] >= 0).all()
+    assert state.passes > 1
+
+
+def test_a_hot_set_that_holds_everything_takes_the_very_steps_of_exact():
+    x, y = random_problem(np.random.default_rng(1), 300, 3)
+    problem = problem_of(x, y, RBF, 10.0)
+    state, _ = solve(problem, 50)
+    assert np.array_equal(state.alpha, solve_exactly(problem).alpha)
+    assert state.passes == 1
+
+
+def test_pausing_changes_no_bit_and_shows_the_iterate_of_that_iteration():
+    x, y = random_problem(np.random.default_rng(2), 2000, 3)
+    problem = problem_of(x, y, RBF, 10.0)
+    alone, _ = solve(problem, 32)
+    state, paused = solve(problem, 32, pause_at=lambda iteration: iteration % 7 == 0)
+    assert np.array_equal(state.alpha, alone.alpha)
+    assert np.array_equal(state.gradient, alone.gradient)
+    assert [now.iteration for now in paused] == list(range(7, state.iteration + 1, 7))
+    for now in paused[:: len(paused) // 10]:
+        assert now.alpha.sum() == pytest.approx(1, abs=1e-12)
+        assert np.array_equal(now.alpha > 0, now.role == SUPPORT)
+
+
+def test_a_copy_of_the_state_goes_on_to_the_same_bits():
+    from copy import deepcopy
+
+    x, y = random_problem(np.random.default_rng(3), 1500, 3)
+    problem = problem_of(x, y, RBF, 10.0)
+    alone, _ = solve(problem, 16)
+    state = problem.start(0, 16)
+    for stop in range(3, 10**6, 5):  # another process after every fifth pass
+        schedule = BlockSchedule(problem, RBF, MEMORY)
+        ended = True
+        for _ in schedule.run(state):
+            if state.passes >= stop:
+                ended = False
+                break
+        if ended:
+            break
+        state = deepcopy(state)
+    assert np.array_equal(state.alpha, alone.alpha)
+    assert state.passes == alone.passes > 5
+    assert state.hot_set == alone.hot_set
+
+
+@pytest.mark.parametrize("memory", [1, 4 * 100 * 20, MEMORY])
+@pytest.mark.parametrize(("chunk_rows", "resident"), [(64, 0), (100, 2000), (1000, 2**30)])
+def test_memory_and_chunks_change_no_bit(memory, chunk_rows, resident):
+    x, y = random_problem(np.random.default_rng(4), 700, 3)
+    expected, _ = solve(problem_of(x, y, RBF, 10.0), 16)
+    backend = LocalBackend(Rows(x, chunk_rows), RBF, resident)
+    state, _ = solve(Problem(backend, y, 10.0, "mfw", 1e-5), 16, memory=memory)
+    assert np.array_equal(state.alpha, expected.alpha)
+    assert np.array_equal(state.gradient, expected.gradient)
+
+
+def test_far_fewer_passes_than_iterations():
+    x, y = random_problem(np.random.default_rng(5), 4000, 4)
+    problem = problem_of(x, y, RBF, 1.0)
+    exact = solve_exactly(problem)
+    state, _ = solve(problem, 128)
+    assert state.passes < state.iteration / 20
+    assert state.iteration <= 1.5 * exact.iteration
+    assert state.n_support == pytest.approx(exact.n_support, rel=0.1)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    n=st.integers(30, 200),
+    C=st.sampled_from([1e-3, 1.0, 1e4]),
+    rare=st.sampled_from([0.5, 0.02]),
+    algorithm=st.sampled_from(["fw", "mfw"]),
+)
+def test_random_problems_never_stall(seed, n, C, rare, algorithm):
+    rng = np.random.default_rng(seed)
+    x, y = random_problem(rng, n, 3)
+    y[2:] = np.where(rng.random(n - 2) < rare, 1, -1)
+    problem = problem_of(x, y, RBF, C, algorithm, tolerance=1e-4)
+    exact = solve_exactly(problem)
+    state, _ = solve(problem, 4)
+    assert state.alpha.min() >= 0
+    assert state.alpha.sum() == pytest.approx(1, abs=1e-12)
+    assert np.allclose(state.gradient, problem.gradient(state.alpha), atol=1e-9 * max(1, 1 / C))
+    assert state.gap <= 1e-4
+    assert state.iteration <= 4 * exact.iteration + 200
+
+
+def test_lowest_takes_the_lower_index_among_equals():
+    values = np.array([3.0, 1.0, 2.0, 1.0, 1.0, 0.5])
+    eligible = np.array([True, True, True, True, True, False])
+    assert sorted(lowest(values, eligible, 2)) == [1, 3]
+    assert sorted(lowest(values, eligible, 4)) == [1, 2, 3, 4]
+    assert sorted(lowest(values, eligible, 9)) == [0, 1, 2, 3, 4]
