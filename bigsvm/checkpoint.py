@@ -1,7 +1,7 @@
 """Saving a run so that it goes on to the same bits."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from bigsvm.sealed import read_sealed, write_sealed
 from bigsvm.solvers.state import State
 
 FORMAT = "bigsvm checkpoint 1"
+ARRAYS = ("alpha", "gradient", "role")
+NUMBERS = tuple(field.name for field in fields(State) if field.name not in ARRAYS)
 
 
 @dataclass(frozen=True)
@@ -40,21 +42,20 @@ class Checkpoints:
         self._keep = keep
 
     def save(self, state: State, seconds: float) -> None:
-        """Write a checkpoint, then drop the oldest; one already there for this iteration stays."""
+        """Write a checkpoint, then drop those no longer wanted."""
         path = self._folder / f"checkpoint-{state.iteration:010d}.safetensors"
         about = {
             "format": FORMAT,
             "identity": self._identity,
-            "iteration": state.iteration,
-            "passes": state.passes,
-            "gap": state.gap,
-            "hot_set": state.hot_set,
             "seconds": seconds,
+            "numbers": {key: getattr(state, key) for key in NUMBERS},
         }
-        arrays = {"alpha": state.alpha, "gradient": state.gradient, "role": state.role}
-        write_sealed(path, arrays, about)
-        for old in self._paths()[: -self._keep]:
-            old.unlink()
+        write_sealed(path, {key: getattr(state, key) for key in ARRAYS}, about)
+        # One from further on can only be a damaged one that was passed over.
+        paths = self._paths()
+        newest = paths.index(path) + 1
+        for other in paths[: max(0, newest - self._keep)] + paths[newest:]:
+            other.unlink()
 
     def latest(self) -> Saved | None:
         """The newest checkpoint that is whole; damaged ones are named, and passed over."""
@@ -91,13 +92,5 @@ def _read(path: Path) -> Saved:
     arrays, about = read_sealed(path)
     if about.get("format") != FORMAT:
         raise UserError(f"{path}: is {about.get('format')!r}, not {FORMAT!r}")
-    state = State(
-        arrays["alpha"],
-        arrays["gradient"],
-        arrays["role"],
-        about["iteration"],
-        about["passes"],
-        about["gap"],
-        about["hot_set"],
-    )
+    state = State(arrays["alpha"], arrays["gradient"], arrays["role"], **about["numbers"])
     return Saved(state, about["identity"], about["seconds"])

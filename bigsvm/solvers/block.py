@@ -7,6 +7,7 @@ derivative, and the stop test is made on the whole, fresh gradient.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,9 +19,8 @@ from bigsvm.solvers.state import IDLE, SUPPORT, State
 
 # Leave the hot set when its gap has about halved: what comes after would be undone by the next one.
 _ENOUGH = 0.55
-# When that takes fewer than this share of p iterations, while the patterns outside are as far apart,
-# the hot set was too narrow: it is widened for the next pass.
-_TOO_SOON = 0.25
+# After so many passes without a new lowest gap the hot set is too narrow: it is widened.
+_PATIENCE = 3
 _WIDEST = 8192
 
 
@@ -57,15 +57,14 @@ class BlockSchedule:
         """
         problem, y = self._problem, self._problem.y
         while True:
-            p = state.hot_set
             state.gap, closed = problem.stop_test(state, state.gradient)
             if closed:
                 return
+            self._widen_if_stalled(state)
             hot = self._hot_set(state)
-            too_narrow = self._can_widen(p) and self._gap_outside(state, hot) > 0.5 * state.gap
             rows = problem.backend.gather(hot)
             part = State(state.alpha[hot], state.gradient[hot], state.role[hot], state.iteration)
-            for _ in self._steps(part, rows, y[hot], p, state.gap):
+            for _ in self._steps(part, rows, y[hot], state.hot_set, state.gap):
                 if self._pause_at(part.iteration):
                     yield self._with_part(state, hot, part)
             change = part.alpha - state.alpha[hot]
@@ -73,8 +72,6 @@ class BlockSchedule:
             state.gradient += problem.gradient_change(hot[moved], change[moved], rows[moved])
             state.alpha[hot] = part.alpha
             state.role[hot] = part.role
-            if too_narrow and part.iteration - state.iteration < _TOO_SOON * p:
-                state.hot_set = 2 * p
             state.iteration = part.iteration
             state.passes += 1
             yield state
@@ -110,28 +107,22 @@ class BlockSchedule:
             chosen.append(lowest(-g, of_class & (role == SUPPORT), p))
         return np.unique(np.concatenate(chosen))
 
-    def _can_widen(self, p: int) -> bool:
-        return p < _WIDEST and 6 * p < len(self._problem.y)
-
-    @staticmethod
-    def _gap_outside(state: State, hot: np.ndarray) -> float:
-        """The gap between patterns that are not in the hot set."""
-        g, outside = state.gradient, np.ones(len(state.gradient), bool)
-        outside[hot] = False
-        support = g[outside & (state.role == SUPPORT)]
-        in_play = g[outside & ((state.role != IDLE) | (g < 0))]
-        return float(support.max() - in_play.min()) if len(support) else -np.inf
+    def _widen_if_stalled(self, state: State) -> None:
+        if state.gap < state.lowest_gap:
+            state.lowest_gap, state.stalled = state.gap, 0
+            return
+        state.stalled += 1
+        if state.stalled >= _PATIENCE and state.hot_set < _WIDEST:
+            state.hot_set, state.stalled = 2 * state.hot_set, 0
 
     @staticmethod
     def _with_part(state: State, hot: np.ndarray, part: State) -> State:
-        now = State(
-            state.alpha.copy(),
-            state.gradient,
-            state.role.copy(),
-            part.iteration,
-            state.passes,
-            part.gap,
-            state.hot_set,
+        now = replace(
+            state,
+            alpha=state.alpha.copy(),
+            role=state.role.copy(),
+            iteration=part.iteration,
+            gap=part.gap,
         )
         now.alpha[hot] = part.alpha
         now.role[hot] = part.role

@@ -23,8 +23,9 @@ class State:
         Steps taken; passes over the data that kept the gradient up to date.
     gap : float
         g_v - g_s as the last stop test saw it.
-    hot_set : int
-        p of the block schedule, which widens it where need be.
+    hot_set, lowest_gap, stalled
+        Of the block schedule: the width of its hot sets, which it widens after some passes
+        (`stalled`) without a new lowest gap.
     """
 
     alpha: np.ndarray
@@ -34,6 +35,8 @@ class State:
     passes: int = 0
     gap: float = float("inf")
     hot_set: int = 0
+    lowest_gap: float = float("inf")
+    stalled: int = 0
 
     @classmethod
     def at_vertex(
