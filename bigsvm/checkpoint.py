@@ -85,7 +85,7 @@ class Checkpoints:
             )
 
     def _paths(self) -> list[Path]:
-        return sorted(self._folder.glob("checkpoint-*.safetensors"))
+        return sorted(p for p in self._folder.glob("checkpoint-*.safetensors") if p.is_file())
 
 
 def _read(path: Path) -> Saved:

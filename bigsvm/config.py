@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from bigsvm.errors import UserError
 from bigsvm.prepare_options import PrepareOptions
@@ -23,15 +31,18 @@ def _size(value: Any) -> Any:
         match = re.fullmatch(r"\s*([\d.]+)\s*([kmgtKMGT]?[iI]?[bB]?)\s*", value)
         if not match or match[2].upper() not in _SIZES:
             raise ValueError("a size is a number of bytes or like 512MiB, 2GiB, 800MB")
-        return int(float(match[1]) * _SIZES[match[2].upper()])
+        size = float(match[1]) * _SIZES[match[2].upper()]
+        if not math.isfinite(size):
+            raise ValueError("is too large")
+        return int(size)
     return value
 
 
 def _duration(value: Any) -> Any:
     if isinstance(value, str):
         if re.fullmatch(r"(\d+:)?\d+:\d\d", value):
-            parts = [int(part) for part in reversed(value.split(":"))]
-            return float(sum(part * 60**power for power, part in enumerate(parts)))
+            parts = [float(part) for part in reversed(value.split(":"))]
+            return sum(float(part) * 60**power for power, part in enumerate(parts))
         units = re.findall(r"([\d.]+)\s*([smhd])", value)
         if not units or re.sub(r"[\d.]+\s*[smhd]|\s", "", value):
             raise ValueError("a time is a number of seconds or like 90s, 2h30m, 01:30:00")
@@ -47,6 +58,13 @@ class Section(BaseModel):
     """A part of the config: no unknown keys, no values of the wrong kind."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_value(cls, value: Any) -> Any:
+        if isinstance(value, bool):  # pydantic would take `true` for the number 1
+            raise ValueError("true and false are not possible here")
+        return value
 
 
 class ArraysConfig(Section):
@@ -151,7 +169,9 @@ class Config(Section):
 
     def to_yaml(self) -> str:
         """The config as YAML, defaults included; loading it gives the same config."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        return yaml.dump(
+            self.model_dump(mode="json"), Dumper=_Dumper, sort_keys=False, allow_unicode=True
+        )
 
 
 def load_config(path: Path, settings: Sequence[str] = ()) -> Config:
@@ -207,9 +227,18 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 
 
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes the text that _Loader would read as a number."""
+
+
+for _either in (_Loader, _Dumper):
+    _either.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"),
+        list("-+0123456789"),
+    )
 
 
 def _parse(text: str | bytes, where: str) -> Any:
@@ -219,7 +248,7 @@ def _parse(text: str | bytes, where: str) -> Any:
         mark = mistake.problem_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise UserError(f"{where}{place}: {mistake.problem}") from mistake
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as mistake:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as mistake:
         raise UserError(
             f"{where}: is not YAML ({' '.join(str(mistake).split())[:200]})"
         ) from mistake
@@ -240,7 +269,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 def _explain(mistakes: ValidationError, values: Mapping[str, Any]) -> str:
     """The first mistake in one line: the key, what is wrong with it, and the nearest known key."""
     errors = mistakes.errors()
-    first = min(errors, key=lambda error: error["type"] != "extra_forbidden")
+    first = min(errors, key=lambda error: (error["type"] != "extra_forbidden", -len(error["loc"])))
     location = [part for part in first["loc"] if part in _keys_along(first["loc"], values)]
     key = ".".join(str(part) for part in location)
     if first["type"] == "extra_forbidden":
@@ -249,12 +278,13 @@ def _explain(mistakes: ValidationError, values: Mapping[str, Any]) -> str:
         hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
         return f"unknown key {key!r}; {hint}"
     if first["type"] == "missing":
-        return f"the key {'.'.join(str(part) for part in first['loc'])!r} is missing"
+        return f"the key {'.'.join([*map(str, location), str(first['loc'][-1])])!r} is missing"
     message = first["msg"].removeprefix("Value error, ")
     if isinstance(first["input"], Mapping) or not key:
         return f"{key or 'config'}: {message}"
     value = first["input"]
     shown = f"{value:g}" if isinstance(value, float) and not math.isnan(value) else repr(value)
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
     return f"{key} = {shown}: {message[0].lower()}{message[1:]}"
 
 

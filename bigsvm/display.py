@@ -5,7 +5,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -101,7 +101,8 @@ class _Lines:
             self.say(as_line(report, self._time_left.rate, left))
 
     def say(self, message: str) -> None:
-        print(message, file=sys.stderr, flush=True)
+        with suppress(OSError):  # nobody reads it any more: no reason to stop
+            print(message, file=sys.stderr, flush=True)
 
 
 class _Live:

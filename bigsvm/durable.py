@@ -38,7 +38,10 @@ def fsync_directory(directory: Path) -> None:
 
 def sweep(directory: Path) -> None:
     """Remove temporaries that a killed process left in `directory`, not those being written."""
-    for leftover in directory.glob(".*.tmp"):
+    for leftover in directory.glob(".*.*.tmp"):
         process = leftover.name.split(".")[-2]
-        if not process.isdigit() or not Path(f"/proc/{process}").exists():
+        if not process.isdigit() or not leftover.is_file():
+            continue  # somebody else's
+        # In a container, the one that was killed may have had our own number.
+        if int(process) == os.getpid() or not Path(f"/proc/{process}").exists():
             leftover.unlink(missing_ok=True)

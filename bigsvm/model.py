@@ -120,16 +120,28 @@ def load_model(path: Path | str) -> Model:
     arrays, about = read_sealed(path)
     if about.get("format") != FORMAT:
         raise UserError(f"{path}: is {about.get('format', 'something else')!r}, not {FORMAT!r}")
-    scaling = about["scaling"]
+    try:
+        return _model_of(arrays, about)
+    except (LookupError, TypeError, ValueError, AttributeError) as problem:
+        raise UserError(f"{path}: is sealed, but makes no model ({problem})") from problem
+
+
+def _model_of(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Model:
+    """The model in a file, which may be anybody's: the seal says only that it is whole."""
+    from bigsvm.kernels import NAMES, Kernel
+
+    rows, coef = arrays["support_vectors"], arrays["dual_coef"]
+    if rows.ndim != 2 or not (coef.shape == arrays["support_index"].shape == rows.shape[:1]):
+        raise ValueError("the shapes of its arrays disagree")
+    kernel = Kernel(**about["kernel"])
+    if kernel.name not in NAMES or not 1 <= kernel.degree <= 20:
+        raise ValueError(f"unknown kernel {kernel}")
+    below, above = about["classes"]
+    scaling = Scaling.from_json(about["scaling"]) if about["scaling"] else None
     return Model(
-        arrays["support_vectors"],
-        arrays["dual_coef"],
-        arrays["support_index"],
-        about["kernel"],
-        (about["classes"][0], about["classes"][1]),
-        Scaling.from_json(scaling) if scaling else None,
-        about["about"],
-    )
+        rows, coef, arrays["support_index"], about["kernel"], (below, above), scaling,
+        dict(about["about"]),
+    )  # fmt: skip
 
 
 class ModelFactory:
@@ -146,7 +158,7 @@ class ModelFactory:
         self._backend = backend
         self._kernel = kernel
         self._about = dict(about) | {
-            "source": dataset.source,
+            "source": Path(dataset.source).name,
             "feature_names": dataset.feature_names,
             "n_train": dataset.n,
         }

@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,6 +57,7 @@ class RunDir:
             self.snapshots.mkdir(exist_ok=True)
             self.checkpoints.mkdir(exist_ok=True)
             sweep(self.snapshots)
+            sweep(self.checkpoints)
             yield
         finally:
             os.close(descriptor)
@@ -70,9 +70,10 @@ class RunDir:
 
     def clear(self) -> None:
         """Remove what a former run left, and nothing else."""
-        for folder in (self.snapshots, self.checkpoints):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
+        for old in self.snapshots.glob("model-*.safetensors"):
+            old.unlink()
+        for old in self.checkpoints.glob("checkpoint-*.safetensors"):
+            old.unlink()
         for name in ("evaluation.csv", "evolution.png"):
             (self.path / name).unlink(missing_ok=True)
         for file in (self.metrics, self.model, self.summary):
@@ -99,9 +100,8 @@ class RunDir:
         kept = []
         for line in self.metrics.read_text(errors="replace").splitlines():
             try:
-                report = json.loads(line)
-            except json.JSONDecodeError:
+                if json.loads(line)["iteration"] <= iteration:
+                    kept.append(line + "\n")
+            except (ValueError, TypeError, KeyError):
                 continue  # torn when the run was killed
-            if report["iteration"] <= iteration:
-                kept.append(line + "\n")
         self.write_text(self.metrics, "".join(kept))

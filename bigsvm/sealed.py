@@ -53,7 +53,14 @@ def read_sealed(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         described, checksum = metadata["about"], metadata["checksum"]
     except FileNotFoundError as missing:
         raise UserError(f"{path}: there is no such file") from missing
-    except (SafetensorError, KeyError, OSError, TypeError, ValueError) as problem:
+    except (
+        SafetensorError,
+        LookupError,
+        OSError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as problem:
         reason = " ".join(str(problem).split())[:200]
         raise UserError(f"{path}: is damaged, or not a file of bigsvm ({reason})") from problem
     if checksum != _checksum(described, arrays):

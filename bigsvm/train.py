@@ -1,12 +1,13 @@
 """Train a model: python -m bigsvm.train CONFIG.yaml. The same command again goes on."""
 
 import json
+import os
 import signal
 import sys
 import time
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
@@ -59,7 +60,9 @@ class Interruption:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         self.signal = number
-        print("\nsaving, then leaving (once more to leave at once)", file=sys.stderr)
+        # Not print: it may be at work just now. And the reader may be gone (`2>&1 | tee log`).
+        with suppress(OSError):
+            os.write(2, b"\nsaving, then leaving (once more to leave at once)\n")
 
     def __call__(self) -> bool:
         return self.signal is not None
@@ -117,27 +120,28 @@ def train(
     from bigsvm.store import open_dataset
 
     run_dir = RunDir(path)
-    with run_dir.locked():
-        if fresh:
-            run_dir.clear()
-        with shown_progress() as progress:
-            data = located(config.data, progress)
-        config = config.model_copy(update={"data": data})
-        assert data.train is not None
-        test = as_spec(data.test) if data.test is not None else None
-        solver = config.solver
-        time_left = TimeLeft(solver.tolerance, solver.max_iterations, solver.time_limit)
-        with open_dataset(as_spec(data.train)) as dataset, shown(time_left) as display:
-            training = set_up(config, run_dir, dataset, display, interruption, began)
-            if test is not None:  # a test set that does not fit is better known now than at the end
-                open_test_set(test, training.make_model(training.state)).close()
-            outcome = training.run()
-            summary = _summary(training, outcome)
-            if outcome.status != "interrupted":
-                model = training.make_model(outcome.final)
-                model.save(run_dir.model)
-                if test is not None:
-                    summary["accuracy"] = accuracy(model, test)
+    with shown_progress() as progress:
+        data = located(config.data, progress)
+    config = config.model_copy(update={"data": data})
+    assert data.train is not None
+    test = as_spec(data.test) if data.test is not None else None
+    solver = config.solver
+    time_left = TimeLeft(solver.tolerance, solver.max_iterations, solver.time_limit)
+    with (
+        open_dataset(as_spec(data.train)) as dataset,
+        run_dir.locked(),
+        shown(time_left) as display,
+    ):
+        training = set_up(config, run_dir, dataset, display, interruption, began, fresh)
+        if test is not None:  # a test set that does not fit is better known now than at the end
+            open_test_set(test, training.make_model(training.state)).close()
+        outcome = training.run()
+        summary = _summary(training, outcome)
+        if outcome.status != "interrupted":
+            model = training.make_model(outcome.final)
+            model.save(run_dir.model)
+            if test is not None:
+                summary["accuracy"] = accuracy(model, test)
         run_dir.write_text(run_dir.summary, json.dumps(summary, indent=2) + "\n")
     _tell(summary, path)
     return outcome.status
@@ -150,17 +154,22 @@ def set_up(
     display: "Display",
     interruption: Interruption,
     began: float,
+    fresh: bool = False,
 ) -> "Training":
     """Everything a training needs, from its data to the state it starts from."""
+    import numba
+
     from bigsvm.backends.local import LocalBackend
     from bigsvm.checkpoint import Checkpoints
     from bigsvm.kernels import Kernel, warm_up
     from bigsvm.memory import plan_memory
     from bigsvm.model import ModelFactory
+    from bigsvm.solvers import ARITHMETIC
     from bigsvm.solvers.block import BlockSchedule
     from bigsvm.solvers.exact import ExactSchedule
     from bigsvm.solvers.problem import Problem
     from bigsvm.store import verified_fingerprint
+    from bigsvm.threads import available_threads
     from bigsvm.training import Schedule, Training
 
     if config.solver.schedule == "auto":
@@ -181,10 +190,13 @@ def set_up(
         "schedule": solver.schedule,
         "hot_set": solver.hot_set if solver.schedule == "block" else None,
         "initial": initial,
+        "arithmetic": ARITHMETIC,
     }
     checkpoints = Checkpoints(run_dir.checkpoints, identity, saving.keep_checkpoints)
-    saved = checkpoints.latest()
+    saved = None if fresh else checkpoints.latest()
 
+    if solver.threads is not None:
+        numba.set_num_threads(min(solver.threads, available_threads()))
     warm_up(kernel)
     memory = plan_memory(solver.memory_limit, dataset)
     backend = LocalBackend(dataset, kernel, memory.resident, solver.threads)
@@ -203,6 +215,8 @@ def set_up(
             ),
         )
 
+    if fresh:  # not before all that can be wrong has been seen to be right
+        run_dir.clear()
     run_dir.begin(config.to_yaml(), state.iteration)
     if saved:
         display.say(f"going on at iteration {state.iteration:,}, from {run_dir.checkpoints}")

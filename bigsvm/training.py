@@ -70,10 +70,13 @@ class Training:
     def __post_init__(self) -> None:
         self._reported = self._saved = time.monotonic()
         self._saved_iteration = self.state.iteration
+        self._reported_iteration = self.state.iteration
         self._time_to_verify = VerificationTime(self.problem, self.solver.time_limit)
 
     def run(self) -> Outcome:
         """Train to the end, or until something ends it before."""
+        if self.state.iteration == 0:
+            self._checkpoint()  # says whose run this is, before there is anything of it to mix up
         while True:
             status, final = self._loop()
             self._report()
@@ -124,6 +127,9 @@ class Training:
     def _report(self) -> None:
         self._reported = time.monotonic()
         state = self.state
+        if state.iteration == self._reported_iteration:
+            return
+        self._reported_iteration = state.iteration
         report = Report(
             state.iteration,
             state.passes,

@@ -52,7 +52,7 @@ def test_defaults(load: Any) -> None:
     assert config.model.algorithm == "mfw"
     assert config.model.C == 2.0
     assert config.model.kernel.rate == 1 / 18
-    assert config.solver.schedule == "exact"
+    assert config.solver.schedule == "auto"
     assert config.solver.tolerance == 1e-5
     assert config.solver.time_limit is None
     assert config.solver.initial == 0
