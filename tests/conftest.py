@@ -1,9 +1,17 @@
 """Fixtures shared by all tests."""
 
 import os
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from trainings import EVERY, ROWS, TOLERANCE, Train, command, environment, summary
+
+from bigsvm.prepare import prepare
+from bigsvm.prepare_options import PrepareOptions
 
 
 @pytest.fixture(scope="session")
@@ -13,3 +21,83 @@ def data_dir() -> Path:
     if not folder:
         pytest.skip("set BIGSVM_DATA to the folder of real data sets to run this test")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same data in several forms, and other data."""
+    folder = tmp_path_factory.mktemp("stores")
+    options = PrepareOptions(rows=ROWS, features=8, noise=0.3, scaling="standard")
+    forms = {
+        "chunks of 1000.zarr": {"chunk_rows": 1000},
+        "chunks of 8192.zarr": {"chunk_rows": 8192},
+        "chunks of 500.h5": {"chunk_rows": 500},
+        "other data.zarr": {"seed": 1},
+    }
+    for name, changes in forms.items():
+        prepare("synthetic", folder / name, options.model_copy(update=changes))
+    return {Path(name).stem: folder / name for name in forms}
+
+
+@pytest.fixture(scope="session")
+def config(stores: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("config") / "test.yaml"
+    values = {
+        "data": {"train": str(stores["chunks of 1000"])},
+        "model": {"C": 10, "kernel": {"name": "rbf", "sigma": 1.0}},
+        "solver": {"schedule": "exact", "tolerance": TOLERANCE, "threads": 1},
+        "run": {"snapshot_every": EVERY, "checkpoint_every": 150},
+    }
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+@pytest.fixture(scope="session")
+def train(config: Path) -> Train:
+    """Train to the end, and expect a certain exit code."""
+
+    def train(run_dir: Path, *arguments: str, code: int = 0) -> Any:
+        done = subprocess.run(
+            command(config, run_dir, *arguments),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=environment(),
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        assert done.returncode == code, done.stderr
+        return done
+
+    return train
+
+
+@pytest.fixture
+def start(config: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Start a training, to be disturbed."""
+    started = []
+
+    def start(run_dir: Path, *arguments: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            command(config, run_dir, *arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="session")
+def straight(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that nothing disturbs: what all others are compared to. Not to be changed."""
+    run_dir = tmp_path_factory.mktemp("runs") / "straight"
+    train(run_dir)
+    assert summary(run_dir)["status"] == "converged"
+    assert summary(run_dir)["iterations"] > 2400, "others stop on the way"
+    return run_dir

@@ -15,115 +15,28 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-import yaml
+from trainings import (
+    TOLERANCE,
+    Train,
+    assert_same_run,
+    command,
+    environment,
+    everything,
+    final,
+    newest_checkpoint,
+    one_line,
+    reported,
+    snapshot,
+    snapshots,
+    summary,
+    wait_until,
+    went_on_at,
+)
 
 from bigsvm import load_model
 from bigsvm.prepare import prepare
 from bigsvm.prepare_options import PrepareOptions
 from bigsvm.store import open_dataset
-
-REPOSITORY = Path(__file__).parent.parent
-EVERY = 300  # iterations between snapshots
-ROWS = 3000
-TOLERANCE = 2e-4
-Train = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def environment(threads: int = 1) -> dict[str, str]:
-    return {
-        **os.environ,
-        "PYTHONPATH": str(REPOSITORY),
-        "BIGSVM_CACHE": "/nonexistent",  # nothing here may need it
-        "NUMBA_NUM_THREADS": str(threads),
-    }
-
-
-@pytest.fixture(scope="session")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same data in several forms, and other data."""
-    folder = tmp_path_factory.mktemp("stores")
-    options = PrepareOptions(rows=ROWS, features=8, noise=0.3, scaling="standard")
-    forms = {
-        "chunks of 1000.zarr": {"chunk_rows": 1000},
-        "chunks of 8192.zarr": {"chunk_rows": 8192},
-        "chunks of 500.h5": {"chunk_rows": 500},
-        "other data.zarr": {"seed": 1},
-    }
-    for name, changes in forms.items():
-        prepare("synthetic", folder / name, options.model_copy(update=changes))
-    return {Path(name).stem: folder / name for name in forms}
-
-
-@pytest.fixture(scope="session")
-def config(stores: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("config") / "test.yaml"
-    values = {
-        "data": {"train": str(stores["chunks of 1000"])},
-        "model": {"C": 10, "kernel": {"name": "rbf", "sigma": 1.0}},
-        "solver": {"schedule": "exact", "tolerance": TOLERANCE, "threads": 1},
-        "run": {"snapshot_every": EVERY, "checkpoint_every": 150},
-    }
-    path.write_text(yaml.safe_dump(values))
-    return path
-
-
-def command(config: Path, run_dir: Path, *arguments: str) -> list[str]:
-    """The command of a training; arguments with an = in them are for --set."""
-    sets = [part for text in arguments if "=" in text for part in ("--set", text)]
-    options = [text for text in arguments if "=" not in text]
-    run = [sys.executable, "-m", "bigsvm.train", str(config), "--run-dir", str(run_dir)]
-    return [*run, *options, *sets]
-
-
-@pytest.fixture(scope="session")
-def train(config: Path) -> Train:
-    """Train to the end, and expect a certain exit code."""
-
-    def train(run_dir: Path, *arguments: str, code: int = 0) -> Any:
-        done = subprocess.run(
-            command(config, run_dir, *arguments),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env=environment(),
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        assert done.returncode == code, done.stderr
-        return done
-
-    return train
-
-
-@pytest.fixture
-def start(config: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Start a training, to be disturbed."""
-    started = []
-
-    def start(run_dir: Path, *arguments: str) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            command(config, run_dir, *arguments),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment(),
-        )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-@pytest.fixture(scope="session")
-def straight(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run that nothing disturbs: what all others are compared to. Not to be changed."""
-    run_dir = tmp_path_factory.mktemp("runs") / "straight"
-    train(run_dir)
-    assert summary(run_dir)["status"] == "converged"
-    assert summary(run_dir)["iterations"] > 2400, "others stop on the way"
-    return run_dir
 
 
 @pytest.fixture(scope="session")
@@ -137,75 +50,6 @@ def halfway_once(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Path
 def halfway(halfway_once: Path, tmp_path: Path) -> Path:
     """A run that stopped at iteration 1,500, with checkpoints there and at 1,350."""
     return Path(shutil.copytree(halfway_once, tmp_path / "halfway"))
-
-
-def summary(run_dir: Path) -> dict[str, Any]:
-    return json.loads((run_dir / "summary.json").read_text())
-
-
-def final(run_dir: Path) -> bytes:
-    return (run_dir / "model.safetensors").read_bytes()
-
-
-def snapshots(run_dir: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (run_dir / "snapshots").iterdir()}
-
-
-def snapshot(run_dir: Path, iteration: int) -> bytes:
-    return (run_dir / "snapshots" / f"model-{iteration:08d}.safetensors").read_bytes()
-
-
-def newest_checkpoint(run_dir: Path) -> int:
-    """Its iteration; 0 where there is none."""
-    paths = (run_dir / "checkpoints").glob("checkpoint-*.safetensors")
-    return max((int(path.stem.removeprefix("checkpoint-")) for path in paths), default=0)
-
-
-def reported(run_dir: Path) -> list[int]:
-    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line)["iteration"] for line in lines]
-
-
-def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """Content and time of all files below a folder."""
-    return {
-        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns)
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-def went_on_at(stderr: str) -> int:
-    line = next(line for line in stderr.splitlines() if line.startswith("going on at iteration"))
-    return int(line.split()[4].strip(",").replace(",", ""))
-
-
-def one_line(done: subprocess.CompletedProcess[str]) -> str:
-    """The only line of a refusal."""
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1, done.stderr
-    assert lines[0].startswith("error: ")
-    return lines[0]
-
-
-def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def assert_same_run(run_dir: Path, straight: Path) -> None:
-    """Everything but times is what the undisturbed run has, and nothing temporary is left."""
-    assert final(run_dir) == final(straight)
-    assert snapshots(run_dir) == snapshots(straight)
-    ours, theirs = summary(run_dir), summary(straight)
-    for key in ours.keys() - {"train_seconds", "peak_rss_bytes"}:
-        assert ours[key] == theirs[key], key
-    iterations = reported(run_dir)
-    assert iterations == sorted(iterations)
-    assert not [path for path in run_dir.rglob("*") if path.name.startswith(".")]
 
 
 # Promise 1: the same bits

@@ -1,0 +1,88 @@
+"""The promises once more, for the block schedule."""
+
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trainings import (
+    Train,
+    assert_same_run,
+    command,
+    environment,
+    final,
+    newest_checkpoint,
+    snapshot,
+    summary,
+    wait_until,
+    went_on_at,
+)
+
+BLOCK = ("solver.schedule=block", "solver.hot_set=32")
+
+
+@pytest.fixture(scope="module")
+def straight_block(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that nothing disturbs."""
+    run_dir = tmp_path_factory.mktemp("runs") / "straight"
+    train(run_dir, *BLOCK)
+    assert summary(run_dir)["status"] == "converged"
+    assert summary(run_dir)["passes"] > 20
+    assert summary(run_dir)["iterations"] > 2400
+    return run_dir
+
+
+@pytest.mark.parametrize("form", ["chunks of 8192", "chunks of 500"])
+def test_same_bits_whatever_the_form_of_the_store(
+    train: Train, straight_block: Path, stores: dict[str, Path], tmp_path: Path, form: str
+) -> None:
+    train(tmp_path / "run", *BLOCK, f"data.train={stores[form]}")
+    assert_same_run(tmp_path / "run", straight_block)
+
+
+def test_same_bits_with_two_threads(config: Path, straight_block: Path, tmp_path: Path) -> None:
+    arguments = command(config, tmp_path / "run", *BLOCK, "solver.threads=2")
+    subprocess.run(arguments, env=environment(threads=2), check=True, timeout=120)
+    assert_same_run(tmp_path / "run", straight_block)
+
+
+def test_killed_at_any_moment(
+    start: Any, train: Train, straight_block: Path, tmp_path: Path
+) -> None:
+    chance = random.Random(1)
+    run_dir = tmp_path / "run"
+    for kill in range(4):
+        process = start(run_dir, *BLOCK)
+        before = newest_checkpoint(run_dir)
+        if kill:
+            wait_until(lambda before=before: newest_checkpoint(run_dir) > before, process)
+        time.sleep(chance.uniform(0, 0.08))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    assert newest_checkpoint(run_dir) > 0
+    train(run_dir, *BLOCK)
+    assert_same_run(run_dir, straight_block)
+
+
+def test_more_iterations_go_on_to_the_same_bits(
+    train: Train, straight_block: Path, tmp_path: Path
+) -> None:
+    """Stopped in the middle of a hot set, it goes on from the pass before."""
+    run_dir = tmp_path / "run"
+    train(run_dir, *BLOCK, "solver.max_iterations=1200")
+    ended = summary(run_dir)
+    assert (ended["status"], ended["iterations"]) == ("max_iterations", 1200)
+    assert ended["drift"] < 1e-12
+    assert final(run_dir) == snapshot(straight_block, 1200)
+    assert went_on_at(train(run_dir, *BLOCK).stderr) < 1200
+    assert_same_run(run_dir, straight_block)
+
+
+def test_another_schedule_or_width_is_refused(train: Train, tmp_path: Path) -> None:
+    train(tmp_path / "run", *BLOCK, "solver.max_iterations=100")
+    for other in (("solver.schedule=exact",), (BLOCK[0], "solver.hot_set=64")):
+        assert "was" in train(tmp_path / "run", *other, code=2).stderr

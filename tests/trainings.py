@@ -1,0 +1,102 @@
+"""Real training processes, and what they leave behind."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parent.parent
+EVERY = 300  # iterations between snapshots
+ROWS = 3000
+TOLERANCE = 2e-4
+Train = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def environment(threads: int = 1) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": str(REPOSITORY),
+        "BIGSVM_CACHE": "/nonexistent",  # nothing here may need it
+        "NUMBA_NUM_THREADS": str(threads),
+    }
+
+
+def command(config: Path, run_dir: Path, *arguments: str) -> list[str]:
+    """The command of a training; arguments with an = in them are for --set."""
+    sets = [part for text in arguments if "=" in text for part in ("--set", text)]
+    options = [text for text in arguments if "=" not in text]
+    run = [sys.executable, "-m", "bigsvm.train", str(config), "--run-dir", str(run_dir)]
+    return [*run, *options, *sets]
+
+
+def summary(run_dir: Path) -> dict[str, Any]:
+    return json.loads((run_dir / "summary.json").read_text())
+
+
+def final(run_dir: Path) -> bytes:
+    return (run_dir / "model.safetensors").read_bytes()
+
+
+def snapshots(run_dir: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (run_dir / "snapshots").iterdir()}
+
+
+def snapshot(run_dir: Path, iteration: int) -> bytes:
+    return (run_dir / "snapshots" / f"model-{iteration:08d}.safetensors").read_bytes()
+
+
+def newest_checkpoint(run_dir: Path) -> int:
+    """Its iteration; 0 where there is none."""
+    paths = (run_dir / "checkpoints").glob("checkpoint-*.safetensors")
+    return max((int(path.stem.removeprefix("checkpoint-")) for path in paths), default=0)
+
+
+def reported(run_dir: Path) -> list[int]:
+    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["iteration"] for line in lines]
+
+
+def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Content and time of all files below a folder."""
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def went_on_at(stderr: str) -> int:
+    line = next(line for line in stderr.splitlines() if line.startswith("going on at iteration"))
+    return int(line.split()[4].strip(",").replace(",", ""))
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    """The only line of a refusal."""
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("error: ")
+    return lines[0]
+
+
+def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def assert_same_run(run_dir: Path, straight: Path) -> None:
+    """Everything but times is what the undisturbed run has, and nothing temporary is left."""
+    assert final(run_dir) == final(straight)
+    assert snapshots(run_dir) == snapshots(straight)
+    ours, theirs = summary(run_dir), summary(straight)
+    for key in ours.keys() - {"train_seconds", "peak_rss_bytes"}:
+        assert ours[key] == theirs[key], key
+    iterations = reported(run_dir)
+    assert iterations == sorted(iterations)
+    assert not [path for path in run_dir.rglob("*") if path.name.startswith(".")]
