@@ -1,0 +1,555 @@
+"""bigsvm beside its peers: fit time, prediction time, peak memory, support vectors, accuracy.
+
+Every fit runs in a process of its own, all with the same rows and threads, each with its own best
+(C, sigma) of the same grid, chosen on a validation part of the training rows. The candidates take
+turns, and the best time of each counts (of memory, the largest). bigsvm's fit time is that of the
+whole command, with start-up, reading and saving; the peers' is that of fit() alone.
+"""
+
+import argparse
+import csv
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+WORKER = Path(__file__).with_name("benchmark_peers.py")
+EXAMPLES = """candidates: {names}
+
+writes DIR/results.csv, table.txt, accuracy-over-time.png, growth.png, and log.txt
+
+examples:
+  python scripts/benchmark.py                                 MiniBooNE, all of it
+  python scripts/benchmark.py --rows 3000 --repeat 1 --sizes 1000 2000    a quick look
+  python scripts/benchmark.py --data ijcnn1 --skip sklearn --no-growth
+  python scripts/benchmark.py --again exact block             after a change of bigsvm
+
+Needs scikit-learn and scikit-learn-intelex for the peers. Run again, it goes on where it stopped.
+"""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What is compared: bigsvm where it has solver settings, else a peer."""
+
+    label: str
+    colour: str  # Okabe and Ito's
+    marker: str
+    packages: dict[str, str] = field(default_factory=dict)  # module -> what to install
+    solver: dict[str, Any] | None = None
+    at_most: int | None = None  # rows it is given
+
+
+SKLEARN = {"sklearn": "scikit-learn"}
+CANDIDATES = {
+    "exact": Candidate("bigsvm exact", "#0072B2", "o", solver={"schedule": "exact", "memory_limit": "4GiB"}),
+    "block": Candidate("bigsvm block", "#D55E00", "s", solver={"schedule": "block", "memory_limit": "448MiB"}),
+    "sklearn": Candidate("scikit-learn SVC", "#009E73", "^", SKLEARN),
+    "sklearnex": Candidate(
+        "scikit-learn-intelex SVC", "#CC79A7", "D", {**SKLEARN, "sklearnex": "scikit-learn-intelex"}
+    ),
+    "nystroem": Candidate("Nystroem + LinearSVC", "#E69F00", "v", SKLEARN),
+    "subsample": Candidate("SVC on 5,000 rows", "#56B4E9", "P", SKLEARN, at_most=5000),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Data:
+    """How a data set is prepared, and the grid for it."""
+
+    prepare: dict[str, Any]
+    Cs: tuple[float, ...]
+    sigmas: tuple[float, ...]
+
+
+STANDARD = {"scaling": "standard", "seed": 0}
+DATA = {
+    "miniboone": Data(
+        {**STANDARD, "clip": 8, "drop_value": -999, "test_rows": 12825},
+        (0.3, 1.0, 3.0, 10.0),
+        (4.0, 6.0, 8.0),
+    ),
+    "ijcnn1": Data({}, (1.0, 3.0, 10.0, 30.0), (0.5, 0.7, 1.0)),
+    "magic": Data({**STANDARD, "test_rows": 6000}, (0.3, 1.0, 3.0, 10.0), (1.0, 1.5, 2.5)),
+}
+KEY = ("data", "machine", "threads", "candidate", "rows", "repetition", "C", "sigma", "cache_mb")
+MEASURED = ("fit_seconds", "predict_seconds", "peak_bytes", "n_support", "accuracy", "test_rows")
+Result = dict[str, Any]
+
+
+class Failed(Exception):
+    """A process ended badly; the log says why."""
+
+
+class Bench:
+    """The output folder, and the processes that fill it."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.asked = arguments
+        self.out: Path = arguments.out
+        self.folder = self.out / "data" / arguments.data
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.log = (self.out / "log.txt").open("a")
+        self.results = self._load()
+        count = str(arguments.threads)
+        path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+        names = ("OMP", "NUMBA", "OPENBLAS", "MKL")
+        self.environment = {**os.environ, "PYTHONPATH": path}
+        self.environment |= {f"{name}_NUM_THREADS": count for name in names}
+        if hasattr(os, "sched_setaffinity"):  # binds whatever asks nobody, oneDAL's TBB for one
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.threads])
+
+    def run(self, command: Sequence[str]) -> int:
+        """Run a command to its end; return the largest size it had, in bytes."""
+        self.log.write(f"+ {' '.join(command)}\n")
+        self.log.flush()
+        process = subprocess.Popen(
+            command, stdout=self.log, stderr=subprocess.STDOUT, env=self.environment
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise Failed(f"exit code {process.returncode}; see {self.log.name}")
+        return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+    def worker(self, work: str, **details: Any) -> dict[str, Any]:
+        """Have the worker do a piece of work."""
+        with tempfile.TemporaryDirectory() as folder:
+            question, answer = Path(folder, "work.json"), Path(folder, "answer.json")
+            question.write_text(json.dumps({"work": work, "folder": str(self.folder), **details}))
+            self.run([sys.executable, str(WORKER), str(question), str(answer)])
+            return json.loads(answer.read_text())
+
+    def prepare(self) -> dict[str, int]:
+        """The rows of the data set, in the output folder; the sizes of its parts."""
+        sizes = self.folder / "sizes.json"
+        if not sizes.exists():
+            data = self.asked.data
+            found = self.worker("data", data=data, prepare=DATA[data].prepare)
+            sizes.write_text(json.dumps(found))
+        return json.loads(sizes.read_text())
+
+    def store(self, part: str, rows: int | None = None) -> str:
+        """The first rows of a part, as bigsvm takes them."""
+        store = self.folder / (f"{part}-{rows}.h5" if rows else f"{part}.h5")
+        if not store.exists():
+            partial = store.with_suffix(".partial")
+            self.worker("store", part=part, rows=rows, store=str(partial))
+            partial.replace(store)
+        return str(store)
+
+    def config(self, name: str, rows: int, folder: str) -> Path:
+        """A config of bigsvm (JSON is YAML), without C and sigma."""
+        path = Path(folder, f"{name}.yaml")
+        values = {
+            "data": {"train": self.store("train", rows)},
+            "model": {"algorithm": "mfw", "kernel": {"name": "rbf"}},
+            "solver": {**(CANDIDATES[name].solver or {}), "tolerance": 1e-5},
+            # About thirty models a run: enough for a curve, too few to cost time.
+            "run": {"snapshot_every": max(100, rows // 30)},
+        }
+        path.write_text(json.dumps(values, indent=2))
+        return path
+
+    def best_parameters(self, name: str, rows: int) -> tuple[float, float]:
+        """(C, sigma) that does best on rows held out of at most 10,000 training rows."""
+        half = min(10_000, rows) // 2
+        asked = {"Cs": self.asked.C, "sigmas": self.asked.sigma, "rows": half}
+        file = self.out / f"tuned-{self.asked.data}.json"
+        known = json.loads(file.read_text()) if file.exists() else {}
+        if known.get(name, {}).get("asked") != asked:
+            with tempfile.TemporaryDirectory() as folder:
+                more: dict[str, Any] = {"cache_mb": self.asked.cache_mb, **asked}
+                if CANDIDATES[name].solver:
+                    more["config"] = str(self.config(name, half, folder))
+                found = self.worker("tune", candidate=name, threads=self.asked.threads, **more)
+            known[name] = {"asked": asked, **found}
+            file.write_text(json.dumps(known, indent=1))
+        best = max(known[name]["grid"], key=lambda point: point["accuracy"])
+        C, sigma = best["C"], best["sigma"]
+        edges = [
+            key
+            for key, value, grid in (("C", C, self.asked.C), ("sigma", sigma, self.asked.sigma))
+            if len(grid) > 1 and value in (min(grid), max(grid))
+        ]
+        note = f"  ({' and '.join(edges)} at the edge of the grid)" if edges else ""
+        print(
+            f"  {CANDIDATES[name].label:<26} C {C:<4g} sigma {sigma:<4g} "
+            f"{100 * best['accuracy']:.2f} % on {half:,} held-out rows{note}",
+            flush=True,
+        )
+        return C, sigma
+
+    def warm_up(self, names: Iterable[str], rows: int) -> None:
+        """Have numba compile all that bigsvm needs, and keep it on disk."""
+        for name in names:
+            if CANDIDATES[name].solver:
+                self.bigsvm(name, min(1000, rows), 1.0, self.asked.sigma[0], None)
+
+    def measure(self, name: str, rows: int, repetition: int, C: float, sigma: float) -> Result:
+        """One fit, unless its result is there already."""
+        key = {
+            "data": self.asked.data, "machine": cpu_model(), "threads": self.asked.threads,
+            "candidate": name, "rows": rows, "repetition": repetition, "C": C, "sigma": sigma,
+            "cache_mb": self.asked.cache_mb,
+        }  # fmt: skip
+        for result in self.results:
+            if all(str(result[part]) == str(key[part]) for part in KEY):
+                return result
+        candidate = CANDIDATES[name]
+        fitted = min(rows, candidate.at_most or rows)
+        if candidate.solver:
+            answer = self.bigsvm(name, fitted, C, sigma, self._curve(name, rows, repetition))
+        else:
+            answer = self.worker("fit", **{**key, "rows": fitted})
+        result = {**key, **{what: answer[what] for what in MEASURED}}
+        self.results.append(result)
+        self._save()
+        print(
+            f"  {candidate.label:<26} {rows:>7,} rows  #{repetition}  fit "
+            f"{result['fit_seconds']:.2f} s, {100 * result['accuracy']:.2f} %",
+            flush=True,
+        )
+        return result
+
+    def bigsvm(
+        self, name: str, rows: int, C: float, sigma: float, curve: Path | None
+    ) -> dict[str, Any]:
+        """One run of bigsvm's own command, its model scored; its snapshots too for a curve."""
+        with tempfile.TemporaryDirectory(dir=self.out, prefix=f".{name}-") as folder:
+            run = Path(folder) / "run"
+            changed = [f"--set=model.C={C}", f"--set=model.kernel.sigma={sigma}"]
+            command = [sys.executable, "-m", "bigsvm.train", str(self.config(name, rows, folder))]
+            peak = self.run([*command, *changed, "--run-dir", str(run)])
+            summary = json.loads((run / "summary.json").read_text())
+            if summary["status"] != "converged":
+                raise Failed(f"{name}: {summary['status']} instead of converged")
+            answer = self.worker("score", model=str(run / "model.safetensors"))
+            answer |= {"fit_seconds": summary["train_seconds"], "peak_bytes": peak}
+            if curve:
+                test = ["--test", self.store("test")]
+                self.run([sys.executable, "-m", "bigsvm.evaluate", str(run), *test])
+                write_curve(run, summary, curve)
+            return answer
+
+    def curve(self, result: Result) -> list[tuple[float, float]]:
+        """(seconds, accuracy) of the snapshots of a run of bigsvm."""
+        path = self._curve(result["candidate"], result["rows"], result["repetition"])
+        if not path.exists():
+            return []
+        with path.open() as file:
+            return [(float(row["seconds"]), float(row["accuracy"])) for row in csv.DictReader(file)]
+
+    def _curve(self, name: str, rows: int, repetition: int) -> Path:
+        return self.out / "curves" / f"{self.asked.data}-{rows}-{name}-{repetition}.csv"
+
+    def _load(self) -> list[Result]:
+        path = self.out / "results.csv"
+        if not path.exists():
+            return []
+        with path.open() as file:
+            rows: list[Result] = list(csv.DictReader(file))
+        for row in rows:
+            row |= {what: int(row[what]) for what in ("threads", "rows", "repetition", "n_support")}
+            row |= {what: float(row[what]) for what in MEASURED if what != "n_support"}
+        again = self.asked.again
+        if again is None:
+            return rows
+        return [
+            row
+            for row in rows
+            if row["data"] != self.asked.data or (again and row["candidate"] not in again)
+        ]
+
+    def _save(self) -> None:
+        partial = self.out / "results.partial"
+        with partial.open("w", newline="") as file:
+            writer = csv.DictWriter(file, [*KEY, *MEASURED], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.results)
+        partial.replace(self.out / "results.csv")
+
+
+def write_curve(run: Path, summary: dict[str, Any], curve: Path) -> None:
+    """Iteration, seconds and accuracy of each snapshot.
+
+    metrics.jsonl has a line every half second, too coarse for the first models; but its last line
+    says what the run's clock showed when the file was written, and that dates every snapshot file.
+    """
+    metrics = run / "metrics.jsonl"
+    last = json.loads(metrics.read_text().splitlines()[-1])
+    offset = last["seconds"] - metrics.stat().st_mtime
+    curve.parent.mkdir(exist_ok=True)
+    with (run / "evaluation.csv").open() as source, curve.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("iteration", "seconds", "accuracy"))
+        for row in csv.DictReader(source):
+            iteration = int(row["iteration"])
+            seconds = summary["train_seconds"]
+            if iteration != summary["iterations"]:
+                snapshot = run / "snapshots" / f"model-{iteration:08d}.safetensors"
+                seconds = snapshot.stat().st_mtime + offset
+            writer.writerow((iteration, f"{seconds:.3f}", row["accuracy"]))
+
+
+def cpu_model() -> str:
+    """What the processor calls itself."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def machine(threads: int) -> str:
+    """Processor, threads and versions, in two lines."""
+    versions = [f"Python {platform.python_version()}"]
+    for name in ("bigsvm", "numpy", "numba", "scikit-learn", "scikit-learn-intelex"):
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        f"{cpu_model()}, {threads} of {os.cpu_count()} cores, {memory:.0f} GiB, "
+        f"{platform.system()} {platform.release()}\n{', '.join(versions)}"
+    )
+
+
+def best_of(results: list[Result]) -> Result:
+    """The best times of the repetitions, and the largest of the sizes."""
+    best = dict(min(results, key=lambda result: result["fit_seconds"]))
+    best["predict_seconds"] = min(result["predict_seconds"] for result in results)
+    best["peak_bytes"] = max(result["peak_bytes"] for result in results)
+    return best
+
+
+def table(best: dict[str, Result]) -> str:
+    """The comparison, aligned; ratios are against scikit-learn-intelex, smaller is better."""
+
+    def a_value(result: Result) -> float:
+        return result["predict_seconds"] / result["test_rows"] / max(1, result["n_support"])
+
+    reference = best.get("sklearnex")
+    head = ("candidate", "C", "sigma", "fit s", "predict s", "us/row", "ns/row/SV", "peak MB")
+    lines = [(*head, "SVs", "accuracy %", "fit ratio", "predict/SV ratio")]
+    for name, result in best.items():
+        ratios = ("-", "-")
+        if reference:
+            fit_ratio = result["fit_seconds"] / reference["fit_seconds"]
+            ratios = (f"{fit_ratio:.2f}", f"{a_value(result) / a_value(reference):.2f}")
+        lines.append((
+            CANDIDATES[name].label, f"{float(result['C']):g}", f"{float(result['sigma']):g}",
+            f"{result['fit_seconds']:.2f}", f"{result['predict_seconds']:.3f}",
+            f"{1e6 * result['predict_seconds'] / result['test_rows']:.1f}",
+            f"{1e9 * a_value(result):.2f}", f"{result['peak_bytes'] / 1e6:.0f}",
+            f"{result['n_support']:,}", f"{100 * result['accuracy']:.2f}", *ratios,
+        ))  # fmt: skip
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            f"{cell:<{width}}" if place == 0 else f"{cell:>{width}}"
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
+
+
+def save_picture(figure: Any, axes: Any, path: Path) -> None:
+    axes.grid(color="0.9", linewidth=0.8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False, handlelength=3)
+    figure.savefig(path, dpi=160)
+
+
+def style_of(name: str) -> dict[str, Any]:
+    candidate = CANDIDATES[name]
+    return {
+        "color": candidate.colour, "marker": candidate.marker, "label": candidate.label,
+        "markersize": 5, "markerfacecolor": "white", "markeredgewidth": 1.2, "linewidth": 1.6,
+    }  # fmt: skip
+
+
+def draw_accuracy(path: Path, best: dict[str, Result], bench: Bench) -> None:
+    """Test accuracy over fit time: bigsvm's snapshots as lines, the peers as points."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import StrMethodFormatter
+
+    figure = Figure(figsize=(7, 4.6), layout="constrained")
+    axes = figure.subplots()
+    shown = [100 * result["accuracy"] for result in best.values()]
+    floor = min(shown) - 2  # the very first models are far below, and would flatten the rest
+    points = []
+    for name, result in best.items():
+        end = (result["fit_seconds"], 100 * result["accuracy"])
+        points.append((*end, CANDIDATES[name].label))
+        curve = [(seconds, 100 * accuracy) for seconds, accuracy in bench.curve(result)]
+        style = style_of(name) | ({} if curve else {"markersize": 9, "linestyle": ""})
+        axes.plot(*zip(*(curve or [end]), strict=True), **style)
+        shown += [accuracy for _, accuracy in curve if accuracy >= floor]
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    margin = 0.12 * max(1.0, max(shown) - min(shown))
+    axes.set_ylim(min(shown) - margin, min(100.5, max(shown) + 1.5 * margin))
+    axes.margins(x=0.15)
+    for place, (x, y, label) in enumerate(sorted(points)):
+        above = place % 2 == 0  # neighbours keep out of each other's way
+        axes.annotate(
+            label, (x, y), (0, 9 if above else -9), textcoords="offset points", fontsize=8,
+            ha="center", va="bottom" if above else "top",
+        )  # fmt: skip
+    axes.set_xlabel("Fit time (s)")
+    axes.set_ylabel("Test accuracy (%)")
+    save_picture(figure, axes, path)
+
+
+def draw_growth(path: Path, grown: dict[str, dict[int, float]]) -> None:
+    """Fit time over the number of training rows, both logarithmic."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+
+    figure = Figure(figsize=(7, 4.6), layout="constrained")
+    axes = figure.subplots()
+    for name, times in grown.items():
+        axes.plot(*zip(*sorted(times.items()), strict=True), **style_of(name))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(sorted({n for t in grown.values() for n in t})))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.set_xlabel("Training rows")
+    axes.set_ylabel("Fit time (s)")
+    save_picture(figure, axes, path)
+
+
+def parse_arguments() -> argparse.Namespace:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog=EXAMPLES.format(names=", ".join(CANDIDATES)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--data", choices=DATA, default="miniboone", help="default miniboone")
+    add("--rows", type=int, metavar="N", help="train on N rows (default: all)")
+    add("--out", type=Path, default=Path("bench"), metavar="DIR", help="default bench")
+    add("--repeat", type=int, default=3, metavar="N", help="fits of each candidate (default 3)")
+    add("--threads", type=int, default=cores, metavar="N", help=f"default {cores}, all")
+    add("--skip", nargs="+", default=[], choices=CANDIDATES, metavar="NAME", help="candidates")
+    add("--again", nargs="*", choices=CANDIDATES, metavar="NAME", help="forget results, all or "
+        "these candidates' (the chosen C and sigma stay: remove tuned-*.json)")  # fmt: skip
+    add("--C", type=float, nargs="+", metavar="C", help="the grid (default: by data set)")
+    add("--sigma", type=float, nargs="+", metavar="S", help="the grid (default: by data set)")
+    add("--cache-mb", type=int, default=2000, metavar="MB", help="cache_size of SVC, scikit-learn's"
+        " and scikit-learn-intelex's (default 2000; their own default is 200)")  # fmt: skip
+    add("--no-growth", action="store_true", help="leave out the fits for growth.png")
+    add("--sizes", type=int, nargs="+", default=[5000, 10000, 20000, 40000, 60000], metavar="N",
+        help="rows for growth.png (default 5000 10000 20000 40000 60000)")  # fmt: skip
+    add("--all", action="store_true", help="for growth.png, scikit-learn SVC beyond 20,000 rows")
+    arguments = parser.parse_args()
+    if not 1 <= arguments.threads <= cores:
+        parser.error(f"--threads: there are {cores}")
+    if arguments.repeat < 1 or (arguments.rows or 100) < 100 or min(arguments.sizes) < 1:
+        parser.error("--repeat and --sizes begin at 1, --rows at 100")
+    arguments.C = arguments.C or list(DATA[arguments.data].Cs)
+    arguments.sigma = arguments.sigma or list(DATA[arguments.data].sigmas)
+    return arguments
+
+
+def available(skipped: Sequence[str]) -> list[str]:
+    """The candidates whose packages are there; of the others, what to install."""
+    names = []
+    for name, candidate in CANDIDATES.items():
+        if name in skipped:
+            continue
+        missing = [p for m, p in candidate.packages.items() if importlib.util.find_spec(m) is None]
+        if missing:
+            print(f"{candidate.label}: left out; pip install {' '.join(missing)}")
+        else:
+            names.append(name)
+    return names
+
+
+def compare(bench: Bench) -> int:
+    """All of it, in order; the number of failures."""
+    asked = bench.asked
+    names = available(asked.skip)
+    sizes = bench.prepare()
+    rows = min(asked.rows or sizes["train"], sizes["train"])
+    title = f"{asked.data}: {rows:,} rows to train on, {sizes['test']:,} to test"
+    print(f"{machine(asked.threads)}\n{title}\n\nbest parameters", flush=True)
+    parameters: dict[str, tuple[float, float]] = {}
+    failures = 0
+
+    def attempt(name: str, what: Any) -> Any:
+        nonlocal failures
+        try:
+            return what()
+        except Failed as failure:
+            failures += 1
+            print(f"  {CANDIDATES[name].label:<26} FAILED: {failure}", flush=True)
+            return None
+
+    for name in names:
+        found = attempt(name, lambda name=name: bench.best_parameters(name, rows))
+        if found:
+            parameters[name] = found
+    bench.warm_up(parameters, rows)
+
+    def measure(name: str, n: int, repetition: int) -> Result | None:
+        return attempt(name, lambda: bench.measure(name, n, repetition, *parameters[name]))
+
+    print("\nfits", flush=True)
+    runs: dict[str, list[Result]] = {name: [] for name in parameters}
+    for repetition in range(1, asked.repeat + 1):
+        for name in parameters:
+            if result := measure(name, rows, repetition):
+                runs[name].append(result)
+    grown: dict[str, dict[int, float]] = {}
+    for n in [] if asked.no_growth else sorted({*(s for s in asked.sizes if s <= rows), rows}):
+        for name in parameters:
+            if CANDIDATES[name].at_most or (
+                name == "sklearn" and 20_000 < n < rows and not asked.all
+            ):
+                continue
+            if result := measure(name, n, 1):  # at n = rows it is there already
+                grown.setdefault(name, {})[n] = result["fit_seconds"]
+    best = {name: best_of(results) for name, results in runs.items() if results}
+    if best:
+        text = f"{machine(asked.threads)}\n{title}; best of {asked.repeat}\n\n{table(best)}\n"
+        (bench.out / "table.txt").write_text(text)
+        print(f"\n{text}")
+        draw_accuracy(bench.out / "accuracy-over-time.png", best, bench)
+    if grown:
+        draw_growth(bench.out / "growth.png", grown)
+    return failures
+
+
+def main() -> int:
+    """Run the script."""
+    bench = Bench(parse_arguments())
+    try:
+        return 1 if compare(bench) else 0
+    except Failed as failure:
+        print(f"failed: {failure}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from here", file=sys.stderr)
+        return 130
+    finally:
+        for leftover in bench.out.glob(".*-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
