@@ -13,11 +13,11 @@ import importlib.util
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,16 +51,18 @@ class Candidate:
 
 
 SKLEARN = {"sklearn": "scikit-learn"}
+EXACT = {"schedule": "exact", "memory_limit": "4GiB"}
+BLOCK = {"schedule": "block", "memory_limit": "448MiB"}
 CANDIDATES = {
-    "exact": Candidate("bigsvm exact", "#0072B2", "o", solver={"schedule": "exact", "memory_limit": "4GiB"}),
-    "block": Candidate("bigsvm block", "#D55E00", "s", solver={"schedule": "block", "memory_limit": "448MiB"}),
+    "exact": Candidate("bigsvm exact", "#0072B2", "o", solver=EXACT),
+    "block": Candidate("bigsvm block", "#D55E00", "s", solver=BLOCK),
     "sklearn": Candidate("scikit-learn SVC", "#009E73", "^", SKLEARN),
     "sklearnex": Candidate(
         "scikit-learn-intelex SVC", "#CC79A7", "D", {**SKLEARN, "sklearnex": "scikit-learn-intelex"}
     ),
     "nystroem": Candidate("Nystroem + LinearSVC", "#E69F00", "v", SKLEARN),
     "subsample": Candidate("SVC on 5,000 rows", "#56B4E9", "P", SKLEARN, at_most=5000),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ DATA = {
 }
 KEY = ("data", "machine", "threads", "candidate", "rows", "repetition", "C", "sigma", "cache_mb")
 MEASURED = ("fit_seconds", "predict_seconds", "peak_bytes", "n_support", "accuracy", "test_rows")
+MEASURED = (*MEASURED, "others")  # cores that other processes kept busy meanwhile
+DISTURBED = 0.15
 Result = dict[str, Any]
 
 
@@ -101,6 +105,9 @@ class Bench:
         self.out.mkdir(parents=True, exist_ok=True)
         self.log = (self.out / "log.txt").open("a")
         self.results = self._load()
+        self.made: list[Result] = []
+        self.warm: set[str] = set()
+        self.others = 0.0  # cores kept busy by others during the last command
         count = str(arguments.threads)
         path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
         names = ("OMP", "NUMBA", "OPENBLAS", "MKL")
@@ -116,7 +123,16 @@ class Bench:
         process = subprocess.Popen(
             command, stdout=self.log, stderr=subprocess.STDOUT, env=self.environment
         )
-        _, status, usage = os.wait4(process.pid, 0)
+        begin, busy = time.monotonic(), busy_seconds()
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        ours = usage.ru_utime + usage.ru_stime
+        seconds = max(0.01, time.monotonic() - begin)
+        self.others = max(0.0, (busy_seconds() - busy - ours) / seconds)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             raise Failed(f"exit code {process.returncode}; see {self.log.name}")
@@ -190,34 +206,42 @@ class Bench:
         )
         return C, sigma
 
-    def warm_up(self, names: Iterable[str], rows: int) -> None:
-        """Have numba compile all that bigsvm needs, and keep it on disk."""
-        for name in names:
-            if CANDIDATES[name].solver:
-                self.bigsvm(name, min(1000, rows), 1.0, self.asked.sigma[0], None)
+    def warm_up(self, name: str, rows: int) -> None:
+        """Have numba compile all that a schedule of bigsvm needs, and keep it on disk."""
+        if CANDIDATES[name].solver and name not in self.warm:
+            self.bigsvm(name, min(1000, rows), 1.0, self.asked.sigma[0], None)
+            self.warm.add(name)
 
-    def measure(self, name: str, rows: int, repetition: int, C: float, sigma: float) -> Result:
+    def measure(
+        self, name: str, rows: int, repetition: int, C: float, sigma: float, curve: bool
+    ) -> Result:
         """One fit, unless its result is there already."""
         key = {
             "data": self.asked.data, "machine": cpu_model(), "threads": self.asked.threads,
             "candidate": name, "rows": rows, "repetition": repetition, "C": C, "sigma": sigma,
             "cache_mb": self.asked.cache_mb,
         }  # fmt: skip
-        for result in self.results:
-            if all(str(result[part]) == str(key[part]) for part in KEY):
-                return result
+        again = self.asked.again is not None and name in (self.asked.again or CANDIDATES)
+        same = [r for r in self.results if all(str(r[part]) == str(key[part]) for part in KEY)]
+        if same and (not again or same[0] in self.made):
+            return same[0]
+        self.warm_up(name, rows)
         candidate = CANDIDATES[name]
         fitted = min(rows, candidate.at_most or rows)
         if candidate.solver:
-            answer = self.bigsvm(name, fitted, C, sigma, self._curve(name, rows, repetition))
+            answer = self.bigsvm(name, fitted, C, sigma, self._curve(key) if curve else None)
         else:
             answer = self.worker("fit", **{**key, "rows": fitted})
+            answer["others"] = self.others
         result = {**key, **{what: answer[what] for what in MEASURED}}
-        self.results.append(result)
+        self.results = [*(r for r in self.results if r not in same), result]
+        self.made.append(result)
         self._save()
+        others = result["others"]
+        note = f"  (others kept {others:.1f} cores busy)" if others > DISTURBED else ""
         print(
             f"  {candidate.label:<26} {rows:>7,} rows  #{repetition}  fit "
-            f"{result['fit_seconds']:.2f} s, {100 * result['accuracy']:.2f} %",
+            f"{result['fit_seconds']:.2f} s, {100 * result['accuracy']:.2f} %{note}",
             flush=True,
         )
         return result
@@ -231,11 +255,13 @@ class Bench:
             changed = [f"--set=model.C={C}", f"--set=model.kernel.sigma={sigma}"]
             command = [sys.executable, "-m", "bigsvm.train", str(self.config(name, rows, folder))]
             peak = self.run([*command, *changed, "--run-dir", str(run)])
+            others = self.others
             summary = json.loads((run / "summary.json").read_text())
             if summary["status"] != "converged":
                 raise Failed(f"{name}: {summary['status']} instead of converged")
             answer = self.worker("score", model=str(run / "model.safetensors"))
             answer |= {"fit_seconds": summary["train_seconds"], "peak_bytes": peak}
+            answer["others"] = others
             if curve:
                 test = ["--test", self.store("test")]
                 self.run([sys.executable, "-m", "bigsvm.evaluate", str(run), *test])
@@ -244,14 +270,15 @@ class Bench:
 
     def curve(self, result: Result) -> list[tuple[float, float]]:
         """(seconds, accuracy) of the snapshots of a run of bigsvm."""
-        path = self._curve(result["candidate"], result["rows"], result["repetition"])
+        path = self._curve(result)
         if not path.exists():
             return []
         with path.open() as file:
             return [(float(row["seconds"]), float(row["accuracy"])) for row in csv.DictReader(file)]
 
-    def _curve(self, name: str, rows: int, repetition: int) -> Path:
-        return self.out / "curves" / f"{self.asked.data}-{rows}-{name}-{repetition}.csv"
+    def _curve(self, key: Result) -> Path:
+        parts = ("data", "rows", "candidate", "C", "sigma", "repetition")
+        return self.out / "curves" / f"{'-'.join(str(key[part]) for part in parts)}.csv"
 
     def _load(self) -> list[Result]:
         path = self.out / "results.csv"
@@ -262,14 +289,7 @@ class Bench:
         for row in rows:
             row |= {what: int(row[what]) for what in ("threads", "rows", "repetition", "n_support")}
             row |= {what: float(row[what]) for what in MEASURED if what != "n_support"}
-        again = self.asked.again
-        if again is None:
-            return rows
-        return [
-            row
-            for row in rows
-            if row["data"] != self.asked.data or (again and row["candidate"] not in again)
-        ]
+        return rows
 
     def _save(self) -> None:
         partial = self.out / "results.partial"
@@ -302,6 +322,15 @@ def write_curve(run: Path, summary: dict[str, Any], curve: Path) -> None:
             writer.writerow((iteration, f"{seconds:.3f}", row["accuracy"]))
 
 
+def busy_seconds() -> float:
+    """Processor time that the machine has spent on anything since it started (0: not known)."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return 0.0
+    user, nice, system, _, _, *rest = map(int, stat.read_text().split("\n", 1)[0].split()[1:])
+    return (user + nice + system + sum(rest[:3])) / os.sysconf("SC_CLK_TCK")
+
+
 def cpu_model() -> str:
     """What the processor calls itself."""
     info = Path("/proc/cpuinfo")
@@ -329,7 +358,8 @@ def best_of(results: list[Result]) -> Result:
     """The best times of the repetitions, and the largest of the sizes."""
     best = dict(min(results, key=lambda result: result["fit_seconds"]))
     best["predict_seconds"] = min(result["predict_seconds"] for result in results)
-    best["peak_bytes"] = max(result["peak_bytes"] for result in results)
+    for worst in ("peak_bytes", "others"):
+        best[worst] = max(result[worst] for result in results)
     return best
 
 
@@ -367,7 +397,6 @@ def table(best: dict[str, Result]) -> str:
 def save_picture(figure: Any, axes: Any, path: Path) -> None:
     axes.grid(color="0.9", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=2, frameon=False, handlelength=3)
     figure.savefig(path, dpi=160)
 
 
@@ -382,7 +411,7 @@ def style_of(name: str) -> dict[str, Any]:
 def draw_accuracy(path: Path, best: dict[str, Result], bench: Bench) -> None:
     """Test accuracy over fit time: bigsvm's snapshots as lines, the peers as points."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import StrMethodFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     figure = Figure(figsize=(7, 4.6), layout="constrained")
     axes = figure.subplots()
@@ -397,25 +426,41 @@ def draw_accuracy(path: Path, best: dict[str, Result], bench: Bench) -> None:
         axes.plot(*zip(*(curve or [end]), strict=True), **style)
         shown += [accuracy for _, accuracy in curve if accuracy >= floor]
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     margin = 0.12 * max(1.0, max(shown) - min(shown))
     axes.set_ylim(min(shown) - margin, min(100.5, max(shown) + 1.5 * margin))
     axes.margins(x=0.15)
-    for place, (x, y, label) in enumerate(sorted(points)):
-        above = place % 2 == 0  # neighbours keep out of each other's way
-        axes.annotate(
-            label, (x, y), (0, 9 if above else -9), textcoords="offset points", fontsize=8,
-            ha="center", va="bottom" if above else "top",
-        )  # fmt: skip
     axes.set_xlabel("Fit time (s)")
     axes.set_ylabel("Test accuracy (%)")
+    put_labels(figure, axes, points)
     save_picture(figure, axes, path)
+
+
+def put_labels(figure: Any, axes: Any, points: Sequence[tuple[float, float, str]]) -> None:
+    """Label points, each label the nearest above or below that is clear of points and labels."""
+    figure.draw_without_rendering()  # settles where things are
+    places = [72 / figure.dpi * axes.transData.transform(point[:2]) for point in points]
+    taken = [(x - 5, x + 5, y - 5, y + 5) for x, y in places]
+    for (x, y), point in zip(places, points, strict=True):
+        half = 2.2 * len(point[2])  # of the width, in points, at this size of letters
+        for shift in (12, -12, 23, -23, 34, -34):
+            left, right, low, high = box = (x - half, x + half, y + shift - 5, y + shift + 5)
+            if not any(left < r and x0 < right and low < t and b < high for x0, r, b, t in taken):
+                break
+        taken.append(box)
+        axes.annotate(
+            point[2], point[:2], (0, shift), textcoords="offset points", fontsize=8, ha="center",
+            va="center", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
+        )  # fmt: skip
 
 
 def draw_growth(path: Path, grown: dict[str, dict[int, float]]) -> None:
     """Fit time over the number of training rows, both logarithmic."""
+    from matplotlib import ticker
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     figure = Figure(figsize=(7, 4.6), layout="constrained")
     axes = figure.subplots()
@@ -423,12 +468,17 @@ def draw_growth(path: Path, grown: dict[str, dict[int, float]]) -> None:
         axes.plot(*zip(*sorted(times.items()), strict=True), **style_of(name))
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.xaxis.set_major_locator(FixedLocator(sorted({n for t in grown.values() for n in t})))
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(
+        ticker.FixedLocator(sorted({n for t in grown.values() for n in t}))
+    )
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("Training rows")
     axes.set_ylabel("Fit time (s)")
+    figure.legend(loc="outside upper center", ncols=2, frameon=False, handlelength=3)
     save_picture(figure, axes, path)
 
 
@@ -446,8 +496,8 @@ def parse_arguments() -> argparse.Namespace:
     add("--repeat", type=int, default=3, metavar="N", help="fits of each candidate (default 3)")
     add("--threads", type=int, default=cores, metavar="N", help=f"default {cores}, all")
     add("--skip", nargs="+", default=[], choices=CANDIDATES, metavar="NAME", help="candidates")
-    add("--again", nargs="*", choices=CANDIDATES, metavar="NAME", help="forget results, all or "
-        "these candidates' (the chosen C and sigma stay: remove tuned-*.json)")  # fmt: skip
+    add("--again", nargs="*", choices=CANDIDATES, metavar="NAME", help="measure anew, all or "
+        "these candidates (the chosen C and sigma stay: remove tuned-*.json)")  # fmt: skip
     add("--C", type=float, nargs="+", metavar="C", help="the grid (default: by data set)")
     add("--sigma", type=float, nargs="+", metavar="S", help="the grid (default: by data set)")
     add("--cache-mb", type=int, default=2000, metavar="MB", help="cache_size of SVC, scikit-learn's"
@@ -504,10 +554,10 @@ def compare(bench: Bench) -> int:
         found = attempt(name, lambda name=name: bench.best_parameters(name, rows))
         if found:
             parameters[name] = found
-    bench.warm_up(parameters, rows)
 
     def measure(name: str, n: int, repetition: int) -> Result | None:
-        return attempt(name, lambda: bench.measure(name, n, repetition, *parameters[name]))
+        C, sigma = parameters[name]
+        return attempt(name, lambda: bench.measure(name, n, repetition, C, sigma, n == rows))
 
     print("\nfits", flush=True)
     runs: dict[str, list[Result]] = {name: [] for name in parameters}
@@ -518,9 +568,8 @@ def compare(bench: Bench) -> int:
     grown: dict[str, dict[int, float]] = {}
     for n in [] if asked.no_growth else sorted({*(s for s in asked.sizes if s <= rows), rows}):
         for name in parameters:
-            if CANDIDATES[name].at_most or (
-                name == "sklearn" and 20_000 < n < rows and not asked.all
-            ):
+            slow = name == "sklearn" and 20_000 < n < rows and not asked.all
+            if CANDIDATES[name].at_most or slow:
                 continue
             if result := measure(name, n, 1):  # at n = rows it is there already
                 grown.setdefault(name, {})[n] = result["fit_seconds"]
@@ -529,6 +578,8 @@ def compare(bench: Bench) -> int:
         text = f"{machine(asked.threads)}\n{title}; best of {asked.repeat}\n\n{table(best)}\n"
         (bench.out / "table.txt").write_text(text)
         print(f"\n{text}")
+        if any(result["others"] > DISTURBED for result in best.values()):
+            print("The machine was not quiet: see `others` in results.csv before you quote this.")
         draw_accuracy(bench.out / "accuracy-over-time.png", best, bench)
     if grown:
         draw_growth(bench.out / "growth.png", grown)
@@ -546,9 +597,6 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from here", file=sys.stderr)
         return 130
-    finally:
-        for leftover in bench.out.glob(".*-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def test_columns_are_fetched_in_batches():
     problem.backend.columns = lambda rows, *rest: (calls.append(len(rows)), serve(rows, *rest))
     state = solve(problem)
     assert sum(calls) < 2.0 * state.n_working
-    assert len(calls) < state.n_working / 4
+    assert len(calls) < state.n_working / 3
 
 
 @settings(max_examples=40, deadline=None)
