@@ -18,9 +18,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmark_report import CANDIDATES, Result, best_of, draw_accuracy, draw_growth, table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 WORKER = Path(__file__).with_name("benchmark_peers.py")
@@ -36,33 +38,6 @@ examples:
 
 Needs scikit-learn and scikit-learn-intelex for the peers. Run again, it goes on where it stopped.
 """
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """What is compared: bigsvm where it has solver settings, else a peer."""
-
-    label: str
-    colour: str  # Okabe and Ito's
-    marker: str
-    packages: dict[str, str] = field(default_factory=dict)  # module -> what to install
-    solver: dict[str, Any] | None = None
-    at_most: int | None = None  # rows it is given
-
-
-SKLEARN = {"sklearn": "scikit-learn"}
-EXACT = {"schedule": "exact", "memory_limit": "4GiB"}
-BLOCK = {"schedule": "block", "memory_limit": "448MiB"}
-CANDIDATES = {
-    "exact": Candidate("bigsvm exact", "#0072B2", "o", solver=EXACT),
-    "block": Candidate("bigsvm block", "#D55E00", "s", solver=BLOCK),
-    "sklearn": Candidate("scikit-learn SVC", "#009E73", "^", SKLEARN),
-    "sklearnex": Candidate(
-        "scikit-learn-intelex SVC", "#CC79A7", "D", {**SKLEARN, "sklearnex": "scikit-learn-intelex"}
-    ),
-    "nystroem": Candidate("Nystroem + LinearSVC", "#E69F00", "v", SKLEARN),
-    "subsample": Candidate("SVC on 5,000 rows", "#56B4E9", "P", SKLEARN, at_most=5000),
-}
 
 
 @dataclass(frozen=True)
@@ -88,7 +63,6 @@ KEY = ("data", "machine", "threads", "candidate", "rows", "repetition", "C", "si
 MEASURED = ("fit_seconds", "predict_seconds", "peak_bytes", "n_support", "accuracy", "test_rows")
 MEASURED = (*MEASURED, "others")  # cores that other processes kept busy meanwhile
 DISTURBED = 0.15
-Result = dict[str, Any]
 
 
 class Failed(Exception):
@@ -354,134 +328,6 @@ def machine(threads: int) -> str:
     )
 
 
-def best_of(results: list[Result]) -> Result:
-    """The best times of the repetitions, and the largest of the sizes."""
-    best = dict(min(results, key=lambda result: result["fit_seconds"]))
-    best["predict_seconds"] = min(result["predict_seconds"] for result in results)
-    for worst in ("peak_bytes", "others"):
-        best[worst] = max(result[worst] for result in results)
-    return best
-
-
-def table(best: dict[str, Result]) -> str:
-    """The comparison, aligned; ratios are against scikit-learn-intelex, smaller is better."""
-
-    def a_value(result: Result) -> float:
-        return result["predict_seconds"] / result["test_rows"] / max(1, result["n_support"])
-
-    reference = best.get("sklearnex")
-    head = ("candidate", "C", "sigma", "fit s", "predict s", "us/row", "ns/row/SV", "peak MB")
-    lines = [(*head, "SVs", "accuracy %", "fit ratio", "predict/SV ratio")]
-    for name, result in best.items():
-        ratios = ("-", "-")
-        if reference:
-            fit_ratio = result["fit_seconds"] / reference["fit_seconds"]
-            ratios = (f"{fit_ratio:.2f}", f"{a_value(result) / a_value(reference):.2f}")
-        lines.append((
-            CANDIDATES[name].label, f"{float(result['C']):g}", f"{float(result['sigma']):g}",
-            f"{result['fit_seconds']:.2f}", f"{result['predict_seconds']:.3f}",
-            f"{1e6 * result['predict_seconds'] / result['test_rows']:.1f}",
-            f"{1e9 * a_value(result):.2f}", f"{result['peak_bytes'] / 1e6:.0f}",
-            f"{result['n_support']:,}", f"{100 * result['accuracy']:.2f}", *ratios,
-        ))  # fmt: skip
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            f"{cell:<{width}}" if place == 0 else f"{cell:>{width}}"
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    )
-
-
-def save_picture(figure: Any, axes: Any, path: Path) -> None:
-    axes.grid(color="0.9", linewidth=0.8)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=160)
-
-
-def style_of(name: str) -> dict[str, Any]:
-    candidate = CANDIDATES[name]
-    return {
-        "color": candidate.colour, "marker": candidate.marker, "label": candidate.label,
-        "markersize": 5, "markerfacecolor": "white", "markeredgewidth": 1.2, "linewidth": 1.6,
-    }  # fmt: skip
-
-
-def draw_accuracy(path: Path, best: dict[str, Result], bench: Bench) -> None:
-    """Test accuracy over fit time: bigsvm's snapshots as lines, the peers as points."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    figure = Figure(figsize=(7, 4.6), layout="constrained")
-    axes = figure.subplots()
-    shown = [100 * result["accuracy"] for result in best.values()]
-    floor = min(shown) - 2  # the very first models are far below, and would flatten the rest
-    points = []
-    for name, result in best.items():
-        end = (result["fit_seconds"], 100 * result["accuracy"])
-        points.append((*end, CANDIDATES[name].label))
-        curve = [(seconds, 100 * accuracy) for seconds, accuracy in bench.curve(result)]
-        style = style_of(name) | ({} if curve else {"markersize": 9, "linestyle": ""})
-        axes.plot(*zip(*(curve or [end]), strict=True), **style)
-        shown += [accuracy for _, accuracy in curve if accuracy >= floor]
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    margin = 0.12 * max(1.0, max(shown) - min(shown))
-    axes.set_ylim(min(shown) - margin, min(100.5, max(shown) + 1.5 * margin))
-    axes.margins(x=0.15)
-    axes.set_xlabel("Fit time (s)")
-    axes.set_ylabel("Test accuracy (%)")
-    put_labels(figure, axes, points)
-    save_picture(figure, axes, path)
-
-
-def put_labels(figure: Any, axes: Any, points: Sequence[tuple[float, float, str]]) -> None:
-    """Label points, each label the nearest above or below that is clear of points and labels."""
-    figure.draw_without_rendering()  # settles where things are
-    places = [72 / figure.dpi * axes.transData.transform(point[:2]) for point in points]
-    taken = [(x - 5, x + 5, y - 5, y + 5) for x, y in places]
-    for (x, y), point in zip(places, points, strict=True):
-        half = 2.2 * len(point[2])  # of the width, in points, at this size of letters
-        for shift in (12, -12, 23, -23, 34, -34):
-            left, right, low, high = box = (x - half, x + half, y + shift - 5, y + shift + 5)
-            if not any(left < r and x0 < right and low < t and b < high for x0, r, b, t in taken):
-                break
-        taken.append(box)
-        axes.annotate(
-            point[2], point[:2], (0, shift), textcoords="offset points", fontsize=8, ha="center",
-            va="center", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
-        )  # fmt: skip
-
-
-def draw_growth(path: Path, grown: dict[str, dict[int, float]]) -> None:
-    """Fit time over the number of training rows, both logarithmic."""
-    from matplotlib import ticker
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    figure = Figure(figsize=(7, 4.6), layout="constrained")
-    axes = figure.subplots()
-    for name, times in grown.items():
-        axes.plot(*zip(*sorted(times.items()), strict=True), **style_of(name))
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.xaxis.set_major_locator(
-        ticker.FixedLocator(sorted({n for t in grown.values() for n in t}))
-    )
-    axes.xaxis.set_minor_locator(ticker.NullLocator())
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("Training rows")
-    axes.set_ylabel("Fit time (s)")
-    figure.legend(loc="outside upper center", ncols=2, frameon=False, handlelength=3)
-    save_picture(figure, axes, path)
-
-
 def parse_arguments() -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     parser = argparse.ArgumentParser(
@@ -580,7 +426,7 @@ def compare(bench: Bench) -> int:
         print(f"\n{text}")
         if any(result["others"] > DISTURBED for result in best.values()):
             print("The machine was not quiet: see `others` in results.csv before you quote this.")
-        draw_accuracy(bench.out / "accuracy-over-time.png", best, bench)
+        draw_accuracy(bench.out / "accuracy-over-time.png", best, bench.curve)
     if grown:
         draw_growth(bench.out / "growth.png", grown)
     return failures

@@ -1,0 +1,47 @@
+"""Commands start quickly: nothing heavy is imported for --help, nothing is compiled twice."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from trainings import command, environment
+
+HEAVY = ("numba", "zarr", "h5py", "pyarrow", "matplotlib", "sklearn", "dask", "scipy", "rich")
+
+
+@pytest.mark.parametrize("name", ["train", "prepare", "evaluate", "predict"])
+def test_help_imports_nothing_heavy(name: str) -> None:
+    code = (
+        "import sys, bigsvm.cli\n"
+        "try:\n"
+        f"    bigsvm.cli.main([{name!r}, '--help'])\n"
+        "except SystemExit as end:\n"
+        "    assert end.code == 0\n"
+        f"print('loaded:', [name for name in {HEAVY!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
+    )
+    assert "examples:" in done.stdout
+    assert "loaded: []" in done.stdout
+
+
+@pytest.mark.parametrize("schedule", ["exact", "block"])
+def test_the_second_start_compiles_nothing(config: Path, tmp_path: Path, schedule: str) -> None:
+    settings = (f"solver.schedule={schedule}", "solver.max_iterations=50", "solver.hot_set=16")
+    said = []
+    for start in ("first", "second"):
+        done = subprocess.run(
+            command(config, tmp_path / start, *settings),
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment()
+            | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DEBUG_CACHE": "1"},
+        )
+        said.append(done.stdout)
+    assert "data saved to" in said[0]
+    assert "data loaded from" in said[1]
+    assert "data saved to" not in said[1]
+    assert any((tmp_path / "cache").iterdir())
