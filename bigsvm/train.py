@@ -166,6 +166,7 @@ def set_up(
     from bigsvm.model import ModelFactory
     from bigsvm.solvers import ARITHMETIC
     from bigsvm.solvers.block import BlockSchedule
+    from bigsvm.solvers.column_cache import space_for_columns
     from bigsvm.solvers.exact import ExactSchedule
     from bigsvm.solvers.problem import Problem
     from bigsvm.store import verified_fingerprint
@@ -204,7 +205,7 @@ def set_up(
     state = saved.state if saved else problem.start(initial, solver.hot_set)
     schedule: Schedule
     if solver.schedule == "exact":
-        schedule = ExactSchedule(problem, memory.solver)
+        schedule = ExactSchedule(problem, space_for_columns(memory.solver, dataset.n))
     else:
         schedule = BlockSchedule(
             problem,

@@ -15,6 +15,7 @@ from bigsvm.config import DataConfig
 from bigsvm.data_sets import located
 from bigsvm.kernels import Kernel
 from bigsvm.prepare_options import PrepareOptions
+from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.store import open_dataset
@@ -71,7 +72,7 @@ def main() -> None:
         x, y = dataset.read(0, dataset.n), dataset.labels()
         kernel = Kernel("rbf", 1 / 72)
         problem = Problem(LocalBackend(dataset, kernel, 2**30), y, 1.0, "mfw", 1e-5)
-        schedule = ExactSchedule(problem, int(options.memory * 2**30))
+        schedule = ExactSchedule(problem, space_for_columns(int(options.memory * 2**30), len(y)))
         first, iterations = exact(problem, schedule)
         numpy_time = plain(x, y, kernel.gamma, options.iterations) / options.iterations
         again, _ = exact(problem, schedule)

@@ -9,6 +9,7 @@ from problems import Rows, named, problem_of, random_problem
 from bigsvm.backends.local import LocalBackend
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.block import BlockSchedule, lowest
+from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT
@@ -19,7 +20,7 @@ MEMORY = 2**24
 
 def solve_exactly(problem):
     state = problem.start(0)
-    for _ in ExactSchedule(problem, MEMORY).run(state):
+    for _ in ExactSchedule(problem, space_for_columns(MEMORY, len(problem.y))).run(state):
         pass
     return state
 

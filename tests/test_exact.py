@@ -9,6 +9,7 @@ from problems import Rows, kernel_matrix, named, problem_of, q_matrix, random_pr
 from bigsvm.backends.local import LocalBackend
 from bigsvm.errors import UserError
 from bigsvm.kernels import Kernel
+from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT
@@ -21,7 +22,7 @@ ALL = 2**30
 def solve(problem, memory=ALL, limit=10**6):
     """Run to the end."""
     state = problem.start(0)
-    for _ in ExactSchedule(problem, memory).run(state):
+    for _ in ExactSchedule(problem, space_for_columns(memory, len(problem.y))).run(state):
         if state.iteration >= limit:
             break
     return state
@@ -32,7 +33,7 @@ def traced(problem, limit):
     state = problem.start(0)
     nodes = []
     before, roles = state.alpha.copy(), state.role.copy()
-    for _ in ExactSchedule(problem, ALL).run(state):
+    for _ in ExactSchedule(problem, space_for_columns(ALL, len(problem.y))).run(state):
         change = state.alpha - before
         new = np.flatnonzero((roles == IDLE) & (state.role != IDLE))
         joined = int(new[0]) if len(new) else -1

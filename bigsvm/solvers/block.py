@@ -13,6 +13,7 @@ import numpy as np
 
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.kernels import Kernel
+from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT, State
@@ -46,6 +47,7 @@ class BlockSchedule:
     ) -> None:
         self._problem = problem
         self._kernel = kernel
+        self._space = np.empty(0, np.float32)
         self._memory = memory
         self._pause_at = pause_at
 
@@ -85,10 +87,17 @@ class BlockSchedule:
         problem = Problem(backend, y, whole.C, whole.algorithm, whole.tolerance)
         last = part.iteration + p
         is_all = len(y) == len(whole.y)
-        for _ in ExactSchedule(problem, self._memory).run(part):
+        for _ in ExactSchedule(problem, self._space_for(len(y))).run(part):
             yield
             if not is_all and (part.iteration >= last or part.gap <= _ENOUGH * whole_gap):
                 return
+
+    def _space_for(self, n: int) -> np.ndarray:
+        """Space for columns, the same from pass to pass: fresh memory is slow at first touch."""
+        wanted = space_for_columns(self._memory, n)
+        if len(wanted) > len(self._space):
+            self._space = wanted
+        return self._space
 
     def _hot_set(self, state: State) -> np.ndarray:
         """Of either class, p of the lowest idle, the lowest working, the highest in the support.

@@ -10,8 +10,13 @@ from bigsvm.backends import Backend
 _LARGEST_BATCH = 24
 
 
+def space_for_columns(nbytes: int, n: int) -> np.ndarray:
+    """Space for columns of n patterns in `nbytes`: two at least, all at most."""
+    return np.empty(n * max(2, min(nbytes // (4 * n), n)), np.float32)
+
+
 class ColumnCache:
-    """The columns used last, as many as fit in `nbytes`; at least the two of one step.
+    """The columns used last, as many as fit in `space` (float32); at least the two of one step.
 
     With a missing column others are fetched that may be wanted next, for a sweep over the data for
     many columns costs little more than for one. As many as pays: the batch grows while most of
@@ -20,10 +25,10 @@ class ColumnCache:
     What is kept decides only about time: a column is the same bits whenever it is computed.
     """
 
-    def __init__(self, backend: Backend, nbytes: int) -> None:
-        self.capacity = max(2, min(nbytes // (4 * backend.n), backend.n))
+    def __init__(self, backend: Backend, space: np.ndarray) -> None:
+        self.capacity = min(len(space) // backend.n, backend.n)
         self._backend = backend
-        self._columns = np.empty((self.capacity, backend.n), np.float32)
+        self._columns = space[: self.capacity * backend.n].reshape(self.capacity, backend.n)
         self._slots: OrderedDict[int, int] = OrderedDict()
         self.cached = np.zeros(backend.n, bool)
         self._batch = 6

@@ -17,11 +17,18 @@ _WORTH_THREADS = 32_768
 
 
 class ExactSchedule:
-    """One pattern joins at most, then one pairwise step, in every iteration."""
+    """One pattern joins at most, then one pairwise step, in every iteration.
 
-    def __init__(self, problem: Problem, memory: int) -> None:
+    Parameters
+    ----------
+    problem : Problem
+    space : (size,) float32
+        Where kernel columns are kept; see `space_for_columns`.
+    """
+
+    def __init__(self, problem: Problem, space: np.ndarray) -> None:
         self._problem = problem
-        self._cache = ColumnCache(problem.backend, memory)
+        self._cache = ColumnCache(problem.backend, space)
 
     def run(self, state: State) -> Iterator[State]:
         """Take steps until the gap is closed; yields after each one, with `state` up to date."""
