@@ -1,5 +1,7 @@
 """The block schedule against the exact one: same optimum, same theorem, pauses without a trace."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +18,10 @@ from bigsvm.solvers.state import IDLE, SUPPORT
 
 RBF = Kernel("rbf", gamma=0.5)
 MEMORY = 2**24
+
+
+def often(iteration):
+    return iteration % 97 == 0
 
 
 def solve_exactly(problem):
@@ -82,26 +88,26 @@ def test_pausing_changes_no_bit_and_shows_the_iterate_of_that_iteration():
         assert np.array_equal(now.alpha > 0, now.role == SUPPORT)
 
 
-def test_a_copy_of_the_state_goes_on_to_the_same_bits():
-    from copy import deepcopy
-
+@pytest.mark.parametrize("pause_at", [lambda iteration: False, often])
+def test_a_copy_of_the_state_goes_on_to_the_same_bits(pause_at):
+    """Another process every few yields: after a pass, or in the middle of a hot set."""
     x, y = random_problem(np.random.default_rng(3), 1500, 3)
     problem = problem_of(x, y, RBF, 10.0)
     alone, _ = solve(problem, 16)
-    state = problem.start(0, 16)
-    for stop in range(3, 10**6, 5):  # another process after every fifth pass
-        schedule = BlockSchedule(problem, RBF, MEMORY)
+    assert alone.hot_set > 16  # it was widened on the way
+    state, ended, processes = problem.start(0, 16), False, 0
+    while not ended:
+        processes += 1
         ended = True
-        for _ in schedule.run(state):
-            if state.passes >= stop:
+        begun = state.passes
+        for now in BlockSchedule(problem, RBF, MEMORY, pause_at).run(state):
+            if state.passes > begun + 2 and (now is not state) == (pause_at is often):
                 ended = False
                 break
-        if ended:
-            break
         state = deepcopy(state)
+    assert processes > 5
     assert np.array_equal(state.alpha, alone.alpha)
-    assert state.passes == alone.passes > 5
-    assert state.hot_set == alone.hot_set
+    assert (state.passes, state.hot_set) == (alone.passes, alone.hot_set)
 
 
 @pytest.mark.parametrize("memory", [1, 4 * 100 * 20, MEMORY])

@@ -58,11 +58,8 @@ class BlockSchedule:
         the iterations asked for in between; `state` itself is left alone until the pass.
         """
         problem, y = self._problem, self._problem.y
-        while True:
-            state.gap, closed = problem.stop_test(state, state.gradient)
-            if closed:
-                return
-            self._widen_if_stalled(state)
+        state.gap, closed = problem.stop_test(state, state.gradient)
+        while not closed:
             hot = self._hot_set(state)
             rows = problem.backend.gather(hot)
             part = State(state.alpha[hot], state.gradient[hot], state.role[hot], state.iteration)
@@ -76,6 +73,8 @@ class BlockSchedule:
             state.role[hot] = part.role
             state.iteration = part.iteration
             state.passes += 1
+            state.gap, closed = problem.stop_test(state, state.gradient)
+            self._widen_if_stalled(state)
             yield state
 
     def _steps(
