@@ -80,7 +80,7 @@ class Checkpoints:
         ]
         if differing:
             raise UserError(
-                f"{path.parent.parent}: is a run of something else: {'; '.join(differing)}; use "
+                f"{path.parent.parent}: is the run of another config: {'; '.join(differing)}; use "
                 "another --run-dir, or --fresh to begin anew"
             )
 

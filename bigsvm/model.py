@@ -22,7 +22,7 @@ FORMAT = "bigsvm model 1"
 _ROWS_AT_A_TIME = 65_536
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """A sparse kernel SVM, ``f(x) = sum_j dual_coef_j k(support_vector_j, x)``.
 
@@ -51,6 +51,12 @@ class Model:
     classes: tuple[Any, Any]
     scaling: Scaling | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return (
+            f"Model({self.kernel['name']}, {self.n_support} support vectors, "
+            f"{self.n_features} features, classes {self.classes})"
+        )
 
     @property
     def n_support(self) -> int:
@@ -86,6 +92,12 @@ class Model:
             rows = X[start : start + _ROWS_AT_A_TIME]
             if self.scaling and not scaled:
                 rows = self.scaling.apply(rows)
+            if not np.isfinite(rows).all():
+                row, column = np.argwhere(~np.isfinite(rows))[0]
+                raise UserError(
+                    f"row {start + row}, column {column} (counted from 0) is not a finite number; "
+                    "replace it or leave out the row"
+                )
             products(kernel, block_of(rows, start), self.support_vectors, coef, decision)
         return decision[0]
 

@@ -46,6 +46,8 @@ def read_sealed(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read what `write_sealed` wrote; a damaged file, or one of another kind, is a UserError."""
     from safetensors import SafetensorError, safe_open
 
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder; name a file in it, such as model.safetensors")
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}

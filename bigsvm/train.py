@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from threading import Timer
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from bigsvm.config import Config
     from bigsvm.display import Display
     from bigsvm.run_dir import RunDir
+    from bigsvm.solvers.state import State
     from bigsvm.store import Dataset
     from bigsvm.training import Outcome, Training
 
@@ -136,6 +138,7 @@ def train(
         if test is not None:  # a test set that does not fit is better known now than at the end
             open_test_set(test, training.make_model(training.state)).close()
         outcome = training.run()
+        _warn_of_narrow_kernel(outcome.final, display)
         summary = _summary(training, outcome)
         if outcome.status != "interrupted":
             model = training.make_model(outcome.final)
@@ -182,12 +185,12 @@ def set_up(
     fingerprint = verified_fingerprint(dataset)
     initial = _initial(config, dataset.n)
     identity = {
-        "data": fingerprint,
+        "data": fingerprint[:16],
         "rows": dataset.n,
         "features": dataset.d,
         "algorithm": model.algorithm,
         "C": model.C,
-        "kernel": asdict(kernel),
+        **{f"kernel.{key}": value for key, value in asdict(kernel).items()},
         "schedule": solver.schedule,
         "hot_set": solver.hot_set if solver.schedule == "block" else None,
         "initial": initial,
@@ -198,7 +201,10 @@ def set_up(
 
     if solver.threads is not None:
         numba.set_num_threads(min(solver.threads, available_threads()))
+    if_slow = Timer(2.0, display.say, ["compiling the kernels; only the first start takes so long"])
+    if_slow.start()
     warm_up(kernel)
+    if_slow.cancel()
     memory = plan_memory(solver.memory_limit, dataset)
     backend = LocalBackend(dataset, kernel, memory.resident, solver.threads)
     problem = Problem(backend, dataset.labels(), model.C, model.algorithm, solver.tolerance)
@@ -236,6 +242,20 @@ def set_up(
         saved.seconds if saved else 0.0,
         began,
     )
+
+
+def _warn_of_narrow_kernel(state: "State", display: "Display") -> None:
+    """Patterns to which every kernel value is 0 look neither right nor wrong, and never join."""
+    import numpy as np
+
+    from bigsvm.solvers.state import IDLE
+
+    unseen = int(np.count_nonzero((state.role == IDLE) & (np.abs(state.gradient) < 1e-30)))
+    if unseen > len(state.role) // 100:
+        display.say(
+            f"warning: for {unseen:,} of {len(state.role):,} training patterns the decision value "
+            "is 0: the kernel is too narrow for this data; raise model.kernel.sigma (lower gamma)"
+        )
 
 
 def _initial(config: "Config", n: int) -> int:

@@ -34,6 +34,7 @@ from trainings import (
 )
 
 from bigsvm import load_model
+from bigsvm.errors import UserError
 from bigsvm.prepare import prepare
 from bigsvm.prepare_options import PrepareOptions
 from bigsvm.store import open_dataset
@@ -310,7 +311,7 @@ def test_time_limit(train: Train, straight: Path, tmp_path: Path) -> None:
     ("change", "named"),
     [
         ("model.C=11", "C was 10.0 and is now 11.0"),
-        ("model.kernel.sigma=2", "kernel was"),
+        ("model.kernel.sigma=2", "kernel.gamma was 0.5 and is now 0.125"),
         ("model.algorithm=fw", "algorithm was 'mfw' and is now 'fw'"),
         ("other data", "data was"),
     ],
@@ -493,3 +494,16 @@ def test_a_read_only_run_directory(train: Train, small_disk: Path) -> None:
     remount(small_disk, "ro")
     for run_dir in (small_disk / "run", small_disk / "other"):
         assert str(run_dir) in one_line(train(run_dir, code=2))
+
+
+def test_a_kernel_too_narrow_is_told(train: Train, tmp_path: Path) -> None:
+    said = train(tmp_path / "run", "model.kernel={name: rbf, sigma: 0.001}").stderr
+    assert "the kernel is too narrow" in said
+
+
+def test_rows_that_are_not_finite_are_refused(straight: Path) -> None:
+    model = load_model(straight / "model.safetensors")
+    rows = np.zeros((3, 8))
+    rows[1, 2] = np.nan
+    with pytest.raises(UserError, match="row 1, column 2"):
+        model.predict(rows)
