@@ -243,7 +243,7 @@ for _either in (_Loader, _Dumper):
 
 def _parse(text: str | bytes, where: str) -> Any:
     try:
-        return yaml.load(text, _Loader)  # noqa: S506: a SafeLoader
+        return yaml.load(text, _Loader)  # a SafeLoader
     except yaml.MarkedYAMLError as mistake:
         mark = mistake.problem_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
