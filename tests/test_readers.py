@@ -533,3 +533,13 @@ def test_wrong_parquet(tmp_path: Path) -> None:
 def test_not_a_number_is_the_third_state() -> None:
     # The tests above tell numbers from the rest by None; this is what None stands for.
     assert parse_number(np.frombuffer(b"abc", np.uint8), 0, 3)[1] == NOT_A_NUMBER
+
+
+def test_a_mistyped_label_column_is_told_with_the_names_there_are(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("a,b,class\n1,2,x\n3,4,y\n")
+    with pytest.raises(UserError, match=r"no column 'clas'.*class"):
+        open_reader(path, ReadOptions(label_column="clas"))
+    path.write_text("1,2,x\n3,4,y\n")
+    with pytest.raises(UserError, match="no header line"):
+        open_reader(path, ReadOptions(label_column="clas"))

@@ -61,9 +61,11 @@ class CsvReader:
         if options.header != "auto":
             return options.header
         label = -1
-        if isinstance(options.label_column, str) and options.label_column in fields:
+        asked = options.label_column
+        if isinstance(asked, str) and asked in fields:
             return True
-        if options.with_labels:
+        by_name = isinstance(asked, str) and not asked.lstrip("-").isdigit()
+        if options.with_labels and not by_name:
             label = column_position(self.path, options.label_column, None, len(fields))
         features = [field for k, field in enumerate(fields) if k != label]
         return any(features) and not any(_numeric(field) for field in features)
