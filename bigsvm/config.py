@@ -136,7 +136,7 @@ class SolverConfig(Section):
     max_iterations: int = Field(default=1_000_000, ge=1)
     time_limit: Duration | None = Field(default=None, gt=0)
     initial: int | Literal["random"] = 0
-    hot_set: int = Field(default=1024, ge=1)
+    hot_set: int = Field(default=3072, ge=1)
     memory_limit: Size = Field(default=2 * 2**30, gt=0)
     threads: int | None = Field(default=None, ge=1)
     seed: int = Field(default=0, ge=0)

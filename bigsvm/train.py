@@ -213,14 +213,7 @@ def set_up(
     if solver.schedule == "exact":
         schedule = ExactSchedule(problem, space_for_columns(memory.solver, dataset.n))
     else:
-        schedule = BlockSchedule(
-            problem,
-            kernel,
-            memory.solver,
-            lambda iteration: (
-                iteration % saving.snapshot_every == 0 or iteration >= solver.max_iterations
-            ),
-        )
+        schedule = BlockSchedule(problem, kernel, memory.solver)
 
     if fresh:  # not before all that can be wrong has been seen to be right
         run_dir.clear()
@@ -279,7 +272,7 @@ def _summary(training: "Training", outcome: "Outcome") -> dict[str, Any]:
         "passes": state.passes,
         "gap": state.gap,
         "true_gap": outcome.true_gap,
-        "drift": outcome.drift,
+        "drift": state.drift,
         "objective": state.objective,
         "n_support": state.n_support,
         "n_working": state.n_working,

@@ -22,11 +22,12 @@ REPORT_SECONDS = 0.5
 class Schedule(Protocol):
     """Carries out an algorithm."""
 
-    def run(self, state: State) -> Iterator[State]:
+    def run(self, state: State, pause: Callable[[int], int]) -> Iterator[State]:
         """Take steps until the gap is closed.
 
-        Yields the iterate as it is now, at every iteration that a model is asked of. `state` is
-        where a later process can go on: the same object, or one a little behind.
+        Yields the iterate as it is now: at the iteration ``pause(iteration)`` names as the next, and
+        wherever else it is no trouble. `state` is where a later process can go on: the same object,
+        or one a little behind.
         """
 
 
@@ -39,15 +40,13 @@ class Outcome:
     status : {"converged", "max_iterations", "time_limit", "interrupted"}
     final : State
         The last iterate, its gradient recomputed from alpha alone.
-    true_gap, drift : float or None
-        The gap under that gradient, and how far the running one was from it. None where there was
-        no time for that.
+    true_gap : float or None
+        The gap under that gradient; None where there was no time for that.
     """
 
     status: str
     final: State
     true_gap: float | None = None
-    drift: float | None = None
 
 
 @dataclass
@@ -86,19 +85,23 @@ class Training:
                 return Outcome(status, final)
             if final is not self.state:
                 final = self._caught_up(final)
-            gradient = self.problem.gradient(final.alpha)
-            drift = float(np.abs(gradient - final.gradient).max())
-            true_gap, may_end = self.problem.stop_test(final, gradient)
+            if final.drift is None:
+                gradient = self.problem.gradient(final.alpha)
+                drift = float(np.abs(gradient - final.gradient).max())
+                final = replace(final, gradient=gradient, drift=drift)
+            true_gap, may_end = self.problem.stop_test(final, final.gradient)
             if status != "converged" or may_end:
-                return Outcome(status, replace(final, gradient=gradient), true_gap, drift)
-            self.state.gradient[:] = gradient  # the running gradient had drifted: go on
+                return Outcome(status, final, true_gap)
+            self.state.gradient = final.gradient  # the running gradient had drifted: go on
 
     def _loop(self) -> tuple[str, State]:
         if self.state.iteration >= self.solver.max_iterations:
             return "max_iterations", self.state
-        for now in self.schedule.run(self.state):
-            if now.iteration % self.saving.snapshot_every == 0:
+        snapshot_at = self._next_snapshot(self.state.iteration)
+        for now in self.schedule.run(self.state, self._next_pause):
+            if now.iteration == snapshot_at:
                 self.make_model(now).save(self.run_dir.snapshot_path(now.iteration))
+                snapshot_at = self._next_snapshot(now.iteration)
             if now.iteration >= self.solver.max_iterations:
                 return "max_iterations", now
             clock = time.monotonic()
@@ -111,6 +114,17 @@ class Training:
             if self._time_is_up(clock):
                 return "time_limit", now
         return "converged", self.state
+
+    def _next_snapshot(self, iteration: int) -> int:
+        every = self.saving.snapshot_every
+        return (iteration // every + 1) * every
+
+    def _next_pause(self, iteration: int) -> int:
+        """The next iteration at which there is something to save, or the run ends."""
+        stops = [self._next_snapshot(iteration), self.solver.max_iterations]
+        if self.saving.checkpoint_every is not None:
+            stops.append(self._saved_iteration + self.saving.checkpoint_every)
+        return min((stop for stop in stops if stop > iteration), default=2**62)
 
     def _caught_up(self, ahead: State) -> State:
         """A state ahead of `self.state`, with the gradient that belongs to it."""

@@ -1,13 +1,17 @@
-"""The `block` schedule: hundreds of iterations for one pass over the data.
+"""The `block` schedule: thousands of iterations for one pass over the data.
 
 Choose a hot set of patterns near the extremes of the gradient; let the exact schedule loose on it
 alone; then one product with the patterns that moved brings the whole gradient up to date. The
 theorem of the paper still holds: the working set only grows, a joining pattern has a negative
 derivative, and the stop test is made on the whole, fresh gradient.
+
+The first hot set is a sample of the data: a model of it, however rough, saves dozens of passes. In
+the last one nobody waits to join and all that work are in: it is solved to the end, and the pass
+after it recomputes the gradient from alpha alone, as the end of a run asks for anyway.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,11 +22,24 @@ from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT, State
 
-# Leave the hot set when its gap has about halved: what comes after would be undone by the next one.
-_ENOUGH = 0.55
+# Leave a hot set when its gap has come down to this share of the whole one: what comes after would
+# be undone by the next one.
+_ENOUGH = 0.7
+# The sample is a fourth of the data, if that fits, and is left after a fourth as many iterations.
+_SAMPLED = 4
 # After so many passes without a new lowest gap the hot set is too narrow: it is widened.
 _PATIENCE = 3
 _WIDEST = 8192
+
+
+@dataclass(frozen=True)
+class HotSet:
+    """Which patterns, and when to leave them: at a gap, or at an iteration."""
+
+    index: np.ndarray
+    leave_at: float = -np.inf
+    last: int = 2**62
+    is_final: bool = False
 
 
 class BlockSchedule:
@@ -34,62 +51,67 @@ class BlockSchedule:
     kernel : Kernel
     memory : int
         Bytes for the kernel columns of a hot set.
-    pause_at : callable
-        Whether to yield at an iteration in the middle of a hot set (a snapshot is due, or the end).
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        kernel: Kernel,
-        memory: int,
-        pause_at: Callable[[int], bool] = lambda iteration: False,
-    ) -> None:
+    def __init__(self, problem: Problem, kernel: Kernel, memory: int) -> None:
         self._problem = problem
         self._kernel = kernel
         self._space = np.empty(0, np.float32)
         self._memory = memory
-        self._pause_at = pause_at
 
-    def run(self, state: State) -> Iterator[State]:
+    def run(
+        self, state: State, pause: Callable[[int], int] = lambda iteration: 2**62
+    ) -> Iterator[State]:
         """Take steps until the gap is closed.
 
         Yields `state` after each pass, and a state of its own, whose gradient is not up to date, at
-        the iterations asked for in between; `state` itself is left alone until the pass.
+        the iterations that `pause` names in between; `state` itself is left alone until the pass.
         """
-        problem, y = self._problem, self._problem.y
+        problem = self._problem
         state.gap, closed = problem.stop_test(state, state.gradient)
         while not closed:
-            hot = self._hot_set(state)
-            rows = problem.backend.gather(hot)
-            part = State(state.alpha[hot], state.gradient[hot], state.role[hot], state.iteration)
-            for _ in self._steps(part, rows, y[hot], state.hot_set, state.gap):
-                if self._pause_at(part.iteration):
-                    yield self._with_part(state, hot, part)
-            change = part.alpha - state.alpha[hot]
-            moved = np.flatnonzero(change)
-            state.gradient += problem.gradient_change(hot[moved], change[moved], rows[moved])
-            state.alpha[hot] = part.alpha
-            state.role[hot] = part.role
-            state.iteration = part.iteration
-            state.passes += 1
+            hot = self._choose(state)
+            rows = problem.backend.gather(hot.index)
+            part = state.of(hot.index)
+            due = pause(part.iteration)
+            for _ in self._steps(part, hot, rows, pause):
+                if part.iteration >= due:
+                    yield state.with_part(hot.index, part)
+                    due = pause(part.iteration)
+            self._pass(state, hot, part, rows)
             state.gap, closed = problem.stop_test(state, state.gradient)
             self._widen_if_stalled(state)
             yield state
 
     def _steps(
-        self, part: State, rows: np.ndarray, y: np.ndarray, p: int, whole_gap: float
+        self, part: State, hot: HotSet, rows: np.ndarray, pause: Callable[[int], int]
     ) -> Iterator[None]:
         """Exact iterations on the hot set, until it has given what it has to give."""
         whole = self._problem
         backend = InMemoryBackend(rows, self._kernel)
-        problem = Problem(backend, y, whole.C, whole.algorithm, whole.tolerance)
-        last = part.iteration + p
-        is_all = len(y) == len(whole.y)
-        for _ in ExactSchedule(problem, self._space_for(len(y))).run(part):
+        problem = replace(whole, backend=backend, y=whole.y[hot.index])
+        schedule = ExactSchedule(problem, self._space_for(len(rows)))
+        for _ in schedule.run(part, lambda i: min(pause(i), max(i + 1, hot.last)), hot.leave_at):
             yield
-            if not is_all and (part.iteration >= last or part.gap <= _ENOUGH * whole_gap):
+            if part.iteration >= hot.last or part.gap <= hot.leave_at:
                 return
+
+    def _pass(self, state: State, hot: HotSet, part: State, rows: np.ndarray) -> None:
+        """Bring all of `state` up to date with what happened in the hot set."""
+        change = part.alpha - state.alpha[hot.index]
+        state.alpha[hot.index] = part.alpha
+        state.role[hot.index] = part.role
+        state.iteration = part.iteration
+        state.passes += 1
+        if hot.is_final:
+            state.gradient = self._problem.gradient(state.alpha)
+            state.drift = float(np.abs(state.gradient[hot.index] - part.gradient).max())
+        else:
+            moved = np.flatnonzero(change)
+            state.gradient += self._problem.gradient_change(
+                hot.index[moved], change[moved], rows[moved]
+            )
+            state.drift = None
 
     def _space_for(self, n: int) -> np.ndarray:
         """Space for columns, the same from pass to pass: fresh memory is slow at first touch."""
@@ -98,22 +120,37 @@ class BlockSchedule:
             self._space = wanted
         return self._space
 
-    def _hot_set(self, state: State) -> np.ndarray:
-        """Of either class, p of the lowest idle, the lowest working, the highest in the support.
+    def _choose(self, state: State) -> HotSet:
+        """Of either class some of the lowest idle, the lowest working, the highest in the support.
 
         Chosen over both classes together, one would fill the set, the next pass would swing back,
-        and so on.
+        and so on. All that work are taken while they fit.
         """
         g, role, y, p = state.gradient, state.role, self._problem.y, state.hot_set
         if 6 * p >= len(y):
-            return np.arange(len(y))
-        chosen = []
-        for sign in (-1, 1):
-            of_class = y == sign
-            chosen.append(lowest(g, of_class & (role == IDLE), p))
-            chosen.append(lowest(g, of_class & (role != IDLE), p))
-            chosen.append(lowest(-g, of_class & (role == SUPPORT), p))
-        return np.unique(np.concatenate(chosen))
+            return HotSet(np.arange(len(y)), is_final=True)
+        if state.passes == 0:
+            return self._sample(state)
+        idle, working = role == IDLE, role != IDLE
+        all_work = np.count_nonzero(working) <= 4 * p
+        is_final = all_work and not (g[idle] < 0).any()
+        chosen = [np.flatnonzero(working)] if all_work else []
+        for of_class in (y < 0, y > 0):
+            chosen.append(lowest(g, of_class & idle, max(1, p // 8) if is_final else p))
+            if not all_work:
+                chosen.append(lowest(g, of_class & working, p))
+                chosen.append(lowest(-g, of_class & (role == SUPPORT), p))
+        index = np.unique(np.concatenate(chosen))
+        return HotSet(index, -np.inf if is_final else _ENOUGH * state.gap, is_final=is_final)
+
+    def _sample(self, state: State) -> HotSet:
+        """Patterns scattered over the data by a fixed rule, as many of either class."""
+        y = self._problem.y
+        count = max(1, min(len(y) // _SAMPLED, 6 * state.hot_set) // 2)
+        place = np.arange(len(y), dtype=np.uint32) * np.uint32(2654435761)  # modulo 2^32
+        chosen = [lowest(place, y < 0, count), lowest(place, y > 0, count)]
+        index = np.unique(np.concatenate([*chosen, np.flatnonzero(state.role == SUPPORT)]))
+        return HotSet(index, last=state.iteration + max(1, len(index) // _SAMPLED))
 
     def _widen_if_stalled(self, state: State) -> None:
         if state.gap < state.lowest_gap:
@@ -122,19 +159,6 @@ class BlockSchedule:
         state.stalled += 1
         if state.stalled >= _PATIENCE and state.hot_set < _WIDEST:
             state.hot_set, state.stalled = 2 * state.hot_set, 0
-
-    @staticmethod
-    def _with_part(state: State, hot: np.ndarray, part: State) -> State:
-        now = replace(
-            state,
-            alpha=state.alpha.copy(),
-            role=state.role.copy(),
-            iteration=part.iteration,
-            gap=part.gap,
-        )
-        now.alpha[hot] = part.alpha
-        now.role[hot] = part.role
-        return now
 
 
 def lowest(values: np.ndarray, eligible: np.ndarray, count: int) -> np.ndarray:

@@ -1,13 +1,14 @@
 """Kernel columns kept within a bound of memory, fetched in batches."""
 
-from collections import OrderedDict
 from collections.abc import Callable
 
 import numpy as np
 
 from bigsvm.backends import Backend
+from bigsvm.kernels import PACK
 
-_LARGEST_BATCH = 24
+# Columns fetched together: two packs of the kernels, and most of the guesses among them are used.
+_BATCH = 2 * PACK
 
 
 def space_for_columns(nbytes: int, n: int) -> np.ndarray:
@@ -19,68 +20,53 @@ class ColumnCache:
     """The columns used last, as many as fit in `space` (float32); at least the two of one step.
 
     With a missing column others are fetched that may be wanted next, for a sweep over the data for
-    many columns costs little more than for one. As many as pays: the batch grows while most of
-    the guesses are used, and shrinks while they are not.
+    many columns costs little more than for one. What is kept decides only about time: a column is the same bits whenever it is computed.
 
-    What is kept decides only about time: a column is the same bits whenever it is computed.
+    Attributes
+    ----------
+    columns : (capacity, n) float32
+    slot : (n,) int32
+        Where the column of a pattern is; -1 where it is not.
+    last_used : (capacity,) int64
+        The iteration that used a column last; whoever takes one from `columns` writes it here.
     """
 
     def __init__(self, backend: Backend, space: np.ndarray) -> None:
-        self.capacity = min(len(space) // backend.n, backend.n)
+        capacity = min(len(space) // backend.n, backend.n)
+        self.columns = space[: capacity * backend.n].reshape(capacity, backend.n)
+        self.slot = np.full(backend.n, -1, np.int32)
+        self.last_used = np.full(capacity, -1, np.int64)
         self._backend = backend
-        self._columns = space[: self.capacity * backend.n].reshape(self.capacity, backend.n)
-        self._slots: OrderedDict[int, int] = OrderedDict()
-        self.cached = np.zeros(backend.n, bool)
-        self._batch = 6
-        self._guesses: set[int] = set()
-        self._guessed = 0
+        self._owner = np.full(capacity, -1, np.int64)
+        self._taken = 0
 
-    def pair(
-        self, s: int, v: int, likely: Callable[[int], np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The columns of s and v.
+    def fetch(self, s: int, v: int, now: int, likely: Callable[[int], np.ndarray]) -> None:
+        """Have the columns of s and v at hand.
 
-        Where one is missing, ``likely(count)`` names patterns whose columns may be wanted next.
+        ``likely(count)`` names patterns without a column that may be wanted next.
         """
+        missing = [i for i in dict.fromkeys((s, v)) if self.slot[i] < 0]
         for i in (s, v):
-            if i in self._slots:
-                self._slots.move_to_end(i)
-                self._guesses.discard(i)
-        missing = [i for i in dict.fromkeys((s, v)) if i not in self._slots]
-        if missing:
-            self._adapt()
-            self.cached[missing] = True
-            spare = min(self._batch, self.capacity - 2) - len(missing)
-            guesses = likely(spare).tolist() if spare > 0 else []
-            self._guesses.update(guesses)
-            self._guessed += len(guesses)
-            self._fetch(missing + guesses)
-        return self._columns[self._slots[s]], self._columns[self._slots[v]]
+            if self.slot[i] >= 0:
+                self.last_used[self.slot[i]] = now
+        self.slot[missing] = len(self.last_used)  # not to be guessed
+        spare = min(_BATCH, len(self.last_used) - 2) - len(missing)
+        guesses = likely(spare) if spare > 0 else np.empty(0, np.int64)
+        wanted = np.concatenate([np.array(missing), guesses])
+        slots = self._slots_for(len(wanted))
+        self._backend.columns(self._backend.gather(wanted), self.columns, slots)
+        self.slot[wanted] = slots
+        self._owner[slots] = wanted
+        self.last_used[slots] = now
 
-    def _adapt(self) -> None:
-        """Judge the last guesses, once there are enough of them."""
-        if self._guessed < 2 * self._batch:
-            return
-        used = 1 - len(self._guesses) / self._guessed
-        if used > 0.6:
-            self._batch = min(_LARGEST_BATCH, self._batch + 2)
-        elif used < 0.3:
-            self._batch = max(4, self._batch - 2)
-        self._guesses.clear()
-        self._guessed = 0
-
-    def _fetch(self, missing: list[int]) -> None:
-        slots: list[int] = []
-        for _ in missing:
-            if len(self._slots) + len(slots) < self.capacity:
-                slots.append(len(self._slots) + len(slots))
-            else:
-                evicted, slot = self._slots.popitem(last=False)
-                self.cached[evicted] = False
-                slots.append(slot)
-        rows = self._backend.gather(np.array(missing))
-        self._backend.columns(rows, self._columns, np.array(slots))
-        # The guesses go in first, so that they leave before the columns in use.
-        for i, slot in zip(reversed(missing), reversed(slots), strict=True):
-            self._slots[i] = slot
-            self.cached[i] = True
+    def _slots_for(self, count: int) -> np.ndarray:
+        """Empty slots while there are some, then the ones unused for longest."""
+        capacity = len(self.last_used)
+        if self._taken + count <= capacity:
+            self._taken += count
+            return np.arange(self._taken - count, self._taken)
+        self._taken = capacity
+        slots = np.argpartition(self.last_used, count - 1)[:count]
+        evicted = self._owner[slots]
+        self.slot[evicted[evicted >= 0]] = -1
+        return slots

@@ -1,19 +1,20 @@
 """The `exact` schedule: the paper's loop, iterate by iterate."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numba import get_num_threads, njit
 
 from bigsvm.errors import UserError
 from bigsvm.solvers.column_cache import ColumnCache
-from bigsvm.solvers.nodes import find_nodes, update_gradient
+from bigsvm.solvers.nodes import WORTH_THREADS, find_nodes, update_gradient
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT, WORKING, State
 from bigsvm.threads import threads
 
-# With fewer patterns, waiting for the other threads costs more than they save.
-_WORTH_THREADS = 32_768
+_CLOSED, _MISSING, _PAUSED, _OVERFLOWED = range(4)
+# So many steps in one compiled call, a few milliseconds: nobody waits longer for an answer.
+_BURST = 256
 
 
 class ExactSchedule:
@@ -30,46 +31,56 @@ class ExactSchedule:
         self._problem = problem
         self._cache = ColumnCache(problem.backend, space)
 
-    def run(self, state: State) -> Iterator[State]:
-        """Take steps until the gap is closed; yields after each one, with `state` up to date."""
-        worth_threads = len(state.alpha) >= _WORTH_THREADS
-        with threads(get_num_threads() if worth_threads else 1):
-            yield from self._steps(state)
+    def run(
+        self,
+        state: State,
+        pause: Callable[[int], int] = lambda iteration: iteration + 1,
+        leave_at: float = -np.inf,
+    ) -> Iterator[State]:
+        """Take steps until the gap is closed.
 
-    def _steps(self, state: State) -> Iterator[State]:
-        y, C, alpha, g = self._problem.y, self._problem.C, state.alpha, state.gradient
-        nodes = find_nodes(state)
+        Yields, with `state` up to date, at the iteration ``pause(iteration)`` names as the next,
+        after every step from a gap of `leave_at` or less, and now and then in between.
+        """
+        worth_threads = len(state.alpha) >= WORTH_THREADS
+        with threads(get_num_threads() if worth_threads else 1):
+            yield from self._bursts(state, pause, leave_at)
+
+    def _bursts(
+        self, state: State, pause: Callable[[int], int], leave_at: float
+    ) -> Iterator[State]:
+        problem, cache = self._problem, self._cache
+        nodes = np.array([*find_nodes(state.gradient, state.role), False])
+        until = state.iteration + 1
         while True:
-            s, v = nodes.toward, nodes.away
-            joins = nodes.idle >= 0 and g[nodes.idle] < 0
-            if joins:
-                state.role[nodes.idle] = WORKING
-                s = min(s, nodes.idle, key=lambda i: (g[i], i))
-            state.gap = float(g[v]) - float(g[s])
-            if state.gap <= self._problem.tolerance and not joins:
+            why, state.iteration, state.gap = _steps(
+                state.alpha,
+                state.gradient,
+                state.role,
+                problem.y,
+                1.0 / problem.C,
+                problem.tolerance,
+                cache.columns,
+                cache.slot,
+                cache.last_used,
+                nodes,
+                state.iteration,
+                min(until, pause(state.iteration)),
+                leave_at,
+            )
+            if why == _CLOSED:
                 return
-            k_s, k_v = self._cache.pair(s, v, lambda count: self._likely(state, count))
-            q_ss, q_vv = float(k_s[s]) + 1 / C, float(k_v[v]) + 1 / C
-            q_sv = float(y[s] * y[v]) * float(k_s[v])
-            step = min(state.gap / (q_ss + q_vv - 2 * q_sv), alpha[v])
-            if not step > 0:
+            if why == _OVERFLOWED:
                 raise overflowed(state)
-            move(state, s, v, step)
-            nodes = update_gradient(state, y, C, step, s, v, k_s, k_v)
-            state.iteration += 1
-            yield state
+            if why == _MISSING:
+                cache.fetch(nodes[1], nodes[2], state.iteration, lambda k: self._likely(state, k))
+                until = state.iteration + 1  # columns may take long: show up after each
+            else:
+                until = state.iteration + _BURST
+                yield state
 
     def _likely(self, state: State, count: int) -> np.ndarray:
-        return _likely(state.gradient, state.role, self._cache.cached, count)
-
-
-def move(state: State, s: int, v: int, step: float) -> None:
-    """Move `step` of weight from v to s."""
-    state.alpha[s] += step
-    state.alpha[v] -= step
-    state.role[s] = SUPPORT
-    if state.alpha[v] == 0:
-        state.role[v] = WORKING
+        return _likely(state.gradient, state.role, self._cache.slot, count)
 
 
 def overflowed(state: State) -> UserError:
@@ -82,7 +93,61 @@ def overflowed(state: State) -> UserError:
 
 
 @njit(cache=True, nogil=True)
-def _likely(gradient, role, cached, count):  # type: ignore[no-untyped-def]
+def _steps(  # type: ignore[no-untyped-def]
+    alpha,
+    gradient,
+    role,
+    y,
+    diagonal,
+    tolerance,
+    columns,
+    slot,
+    last_used,
+    nodes,
+    iteration,
+    until,
+    leave_at,
+):
+    """Section 1 of the design, until something is wanted of the caller: why, iteration, gap.
+
+    `nodes` are idle, toward, away, and whether the first of them has joined already.
+    """
+    while True:
+        idle = nodes[0]
+        if idle >= 0 and gradient[idle] < 0 and not nodes[3]:
+            role[idle] = WORKING
+            nodes[3] = True
+            if (gradient[idle], idle) < (gradient[nodes[1]], nodes[1]):
+                nodes[1] = idle
+        s, v = nodes[1], nodes[2]
+        gap = gradient[v] - gradient[s]
+        if gap <= tolerance and not nodes[3]:
+            return _CLOSED, iteration, gap
+        if slot[s] < 0 or slot[v] < 0:
+            return _MISSING, iteration, gap
+        k_s, k_v = columns[slot[s]], columns[slot[v]]
+        last_used[slot[s]] = last_used[slot[v]] = iteration
+        q_ss, q_vv = np.float64(k_s[s]) + diagonal, np.float64(k_v[v]) + diagonal
+        q_sv = np.float64(y[s] * y[v]) * np.float64(k_s[v])
+        step = min(gap / (q_ss + q_vv - 2 * q_sv), alpha[v])
+        if not step > 0:
+            return _OVERFLOWED, iteration, gap
+        alpha[s] += step
+        alpha[v] -= step
+        role[s] = SUPPORT
+        if alpha[v] == 0:
+            role[v] = WORKING
+        nodes[0], nodes[1], nodes[2] = update_gradient(
+            gradient, role, y, k_s, k_v, s, v, step, diagonal
+        )
+        nodes[3] = False
+        iteration += 1
+        if iteration >= until or gap <= leave_at:
+            return _PAUSED, iteration, gap
+
+
+@njit(cache=True, nogil=True)
+def _likely(gradient, role, slot, count):  # type: ignore[no-untyped-def]
     """The patterns without a cached column that are the nearest to being chosen.
 
     Half of them from the top of the support (all that are there without a column, if fewer), the
@@ -92,7 +157,7 @@ def _likely(gradient, role, cached, count):  # type: ignore[no-untyped-def]
     lowest, lowest_index = np.full(count, np.inf), np.full(count, -1)
     for i in range(len(gradient)):
         g = gradient[i]
-        if cached[i] or (role[i] == IDLE and g >= 0):
+        if slot[i] >= 0 or (role[i] == IDLE and g >= 0):
             continue
         if g < lowest[-1]:
             _insert(lowest, lowest_index, g, i)

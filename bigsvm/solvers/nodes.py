@@ -1,24 +1,26 @@
 """The three nodes of a Frank-Wolfe step, found in the same sweep that updates the gradient."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, prange, types
 from numba.extending import intrinsic
 
-from bigsvm.solvers.state import IDLE, SUPPORT, State
+from bigsvm.solvers.state import IDLE, SUPPORT
 
 _LANES = 8
 _BLOCK = 2048
 _LEFT_OUT = -1
+# With fewer patterns, waiting for the other threads costs more than they save.
+WORTH_THREADS = 32_768
 
 
-class Nodes(NamedTuple):
+def find_nodes(gradient: np.ndarray, role: np.ndarray) -> tuple[int, int, int]:
     """Where the gradient is extreme: the lowest index among equals, -1 where there is none.
 
-    Attributes
-    ----------
+    Returns
+    -------
     idle : int
         Lowest derivative among the idle patterns: the next to join, if it is negative.
     toward : int
@@ -26,58 +28,61 @@ class Nodes(NamedTuple):
     away : int
         Highest derivative in the support.
     """
-
-    idle: int
-    toward: int
-    away: int
-
-
-def find_nodes(state: State) -> Nodes:
-    """Find the nodes of the gradient as it is."""
-    g, role = state.gradient, state.role
-    idle = int(np.argmin(np.where(role == IDLE, g, np.inf)))
-    toward = int(np.argmin(np.where(role != IDLE, g, np.inf)))
-    away = int(np.argmax(np.where(role == SUPPORT, g, -np.inf)))
-    return Nodes(idle if role[idle] == IDLE else -1, toward, away)
+    idle = int(np.argmin(np.where(role == IDLE, gradient, np.inf)))
+    toward = int(np.argmin(np.where(role != IDLE, gradient, np.inf)))
+    away = int(np.argmax(np.where(role == SUPPORT, gradient, -np.inf)))
+    return (idle if role[idle] == IDLE else -1), toward, away
 
 
-def update_gradient(
-    state: State,
-    y: np.ndarray,
-    C: float,
-    step: float,
-    s: int,
-    v: int,
-    k_s: np.ndarray,
-    k_v: np.ndarray,
-) -> Nodes:
+@njit(cache=True, nogil=True)
+def update_gradient(  # type: ignore[no-untyped-def]
+    gradient, role, y, k_s, k_v, s, v, step, diagonal
+):
     """Add ``step (Q_s - Q_v)`` to the gradient and find its new nodes, in one sweep.
 
-    `k_s` and `k_v` are kernel columns, without labels and without the diagonal 1/C of Q.
+    `k_s` and `k_v` are kernel columns, without labels and without the diagonal 1/C of Q. Returns
+    the nodes as `find_nodes` does.
     """
-    return Nodes(*_update(state.gradient, state.role, y, k_s, k_v, s, v, step, 1.0 / C))
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def _update(gradient, role, y, k_s, k_v, s, v, step, diagonal):  # type: ignore[no-untyped-def]
     n = gradient.shape[0]
     held = hold_out(gradient, role, y, k_s, k_v, s, v, step, diagonal)
-    blocks = -(-n // _BLOCK)
-    extremes = np.empty((3, blocks))
-    for block in prange(blocks):
-        start, stop = block * _BLOCK, min((block + 1) * _BLOCK, n)
-        low_idle, low_working, high_support = sweep(
-            gradient, role, y, k_s, k_v, step, y[s], y[v], start, stop
-        )
-        extremes[0, block] = low_idle
-        extremes[1, block] = low_working
-        extremes[2, block] = high_support
+    extremes = np.empty((3, -(-n // _BLOCK)))
+    if n < WORTH_THREADS:
+        _sweep_all(gradient, role, y, k_s, k_v, step, y[s], y[v], extremes)
+    else:
+        _sweep_all_in_parallel(gradient, role, y, k_s, k_v, step, y[s], y[v], extremes)
     found = np.full(3, -1)
     for kind in range(3):
         block = np.argmax(extremes[2]) if kind == 2 else np.argmin(extremes[kind])
         start, stop = block * _BLOCK, min((block + 1) * _BLOCK, n)
         found[kind] = locate(gradient, role, kind, extremes[kind, block], start, stop)
     return put_back(gradient, role, s, v, held, found[0], found[1], found[2])
+
+
+@njit(cache=True, nogil=True)
+def _sweep_all(gradient, role, y, k_s, k_v, step, y_s, y_v, extremes):  # type: ignore[no-untyped-def]
+    for block in range(extremes.shape[1]):
+        _sweep_block(gradient, role, y, k_s, k_v, step, y_s, y_v, extremes, block)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _sweep_all_in_parallel(  # type: ignore[no-untyped-def]
+    gradient, role, y, k_s, k_v, step, y_s, y_v, extremes
+):
+    for block in prange(extremes.shape[1]):
+        _sweep_block(gradient, role, y, k_s, k_v, step, y_s, y_v, extremes, block)
+
+
+@njit(cache=True, nogil=True)
+def _sweep_block(  # type: ignore[no-untyped-def]
+    gradient, role, y, k_s, k_v, step, y_s, y_v, extremes, block
+):
+    start, stop = block * _BLOCK, min((block + 1) * _BLOCK, gradient.shape[0])
+    low_idle, low_working, high_support = sweep(
+        gradient, role, y, k_s, k_v, step, y_s, y_v, start, stop
+    )
+    extremes[0, block] = low_idle
+    extremes[1, block] = low_working
+    extremes[2, block] = high_support
 
 
 @njit(cache=True, nogil=True)

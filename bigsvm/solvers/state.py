@@ -1,6 +1,6 @@
 """All that a training run is: one coefficient, one derivative and one role for each pattern."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,8 @@ class State:
         Steps taken; passes over the data that kept the gradient up to date.
     gap : float
         g_v - g_s as the last stop test saw it.
+    drift : float or None
+        Where the gradient was just recomputed from alpha alone: how far the running one was off.
     hot_set, lowest_gap, stalled
         Of the block schedule: the width of its hot sets, which it widens after some passes
         (`stalled`) without a new lowest gap.
@@ -34,6 +36,7 @@ class State:
     iteration: int = 0
     passes: int = 0
     gap: float = float("inf")
+    drift: float | None = None
     hot_set: int = 0
     lowest_gap: float = float("inf")
     stalled: int = 0
@@ -48,6 +51,17 @@ class State:
         role = np.full(len(column), WORKING if algorithm == "fw" else IDLE, np.int8)
         role[initial] = SUPPORT
         return cls(alpha, column, role, hot_set=hot_set)
+
+    def of(self, index: np.ndarray) -> "State":
+        """The same iterate of some patterns alone."""
+        return State(self.alpha[index], self.gradient[index], self.role[index], self.iteration)
+
+    def with_part(self, index: np.ndarray, part: "State") -> "State":
+        """A copy in which some patterns have gone ahead; the gradient is left behind."""
+        ahead = replace(self, alpha=self.alpha.copy(), role=self.role.copy())
+        ahead.alpha[index], ahead.role[index] = part.alpha, part.role
+        ahead.iteration, ahead.gap, ahead.drift = part.iteration, part.gap, None
+        return ahead
 
     @property
     def n_support(self) -> int:
