@@ -25,9 +25,9 @@ class Schedule(Protocol):
     def run(self, state: State, pause: Callable[[int], int]) -> Iterator[State]:
         """Take steps until the gap is closed.
 
-        Yields the iterate as it is now: at the iteration ``pause(iteration)`` names as the next, and
-        wherever else it is no trouble. `state` is where a later process can go on: the same object,
-        or one a little behind.
+        Yields the iterate as it is now: at the iteration ``pause(iteration)`` names as the next,
+        and wherever else it is no trouble. `state` is where a later process can go on: the same
+        object, or one a little behind.
         """
 
 

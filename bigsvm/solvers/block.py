@@ -50,7 +50,7 @@ class BlockSchedule:
     problem : Problem
     kernel : Kernel
     memory : int
-        Bytes for the kernel columns of a hot set.
+        Bytes for a hot set: its rows, and as many of its kernel columns as fit.
     """
 
     def __init__(self, problem: Problem, kernel: Kernel, memory: int) -> None:
@@ -115,7 +115,8 @@ class BlockSchedule:
 
     def _space_for(self, n: int) -> np.ndarray:
         """Space for columns, the same from pass to pass: fresh memory is slow at first touch."""
-        wanted = space_for_columns(self._memory, n)
+        rows_and_panels = 2 * 4 * n * self._problem.backend.d
+        wanted = space_for_columns(self._memory - rows_and_panels, n)
         if len(wanted) > len(self._space):
             self._space = wanted
         return self._space
@@ -133,7 +134,7 @@ class BlockSchedule:
             return self._sample(state)
         idle, working = role == IDLE, role != IDLE
         all_work = np.count_nonzero(working) <= 4 * p
-        is_final = all_work and not (g[idle] < 0).any()
+        is_final = bool(all_work and not (g[idle] < 0).any())
         chosen = [np.flatnonzero(working)] if all_work else []
         for of_class in (y < 0, y > 0):
             chosen.append(lowest(g, of_class & idle, max(1, p // 8) if is_final else p))

@@ -20,7 +20,9 @@ class ColumnCache:
     """The columns used last, as many as fit in `space` (float32); at least the two of one step.
 
     With a missing column others are fetched that may be wanted next, for a sweep over the data for
-    many columns costs little more than for one. What is kept decides only about time: a column is the same bits whenever it is computed.
+    many columns costs little more than for one.
+
+    What is kept decides only about time: a column is the same bits whenever it is computed.
 
     Attributes
     ----------

@@ -123,6 +123,8 @@ def _steps(  # type: ignore[no-untyped-def]
         gap = gradient[v] - gradient[s]
         if gap <= tolerance and not nodes[3]:
             return _CLOSED, iteration, gap
+        if not np.isfinite(gap):
+            return _OVERFLOWED, iteration, gap
         if slot[s] < 0 or slot[v] < 0:
             return _MISSING, iteration, gap
         k_s, k_v = columns[slot[s]], columns[slot[v]]
