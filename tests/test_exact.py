@@ -11,8 +11,10 @@ from bigsvm.errors import UserError
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
+from bigsvm.solvers.nodes import WORTH_THREADS
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT
+from bigsvm.threads import available_threads, threads
 
 RBF = Kernel("rbf", gamma=0.5)
 LINEAR = Kernel("linear")
@@ -112,6 +114,30 @@ def test_chunks_and_streaming_change_no_bit(chunk_rows, resident):
     backend.matvec(x[:3], np.ones(3))
     kept = min(resident // (4 * rows.chunk_rows * 5), -(-300 // chunk_rows))
     assert rows.reads - reads == -(-300 // chunk_rows) - kept
+
+
+def test_threads_change_no_bit():
+    x, y = random_problem(np.random.default_rng(2), WORTH_THREADS + 1001, 2)
+    states = []
+    for count in (1, available_threads()):
+        with threads(count):
+            states.append(solve(problem_of(x, y, RBF, threads=count), limit=300))
+    assert np.array_equal(states[0].alpha, states[1].alpha)
+    assert np.array_equal(states[0].gradient, states[1].gradient)
+
+
+def test_bursts_and_pauses_change_no_bit():
+    x, y = random_problem(np.random.default_rng(3), 400, 3)
+    expected = solve(problem_of(x, y, RBF, 10.0))
+    problem = problem_of(x, y, RBF, 10.0)
+    state, seen = problem.start(0), []
+    schedule = ExactSchedule(problem, space_for_columns(ALL, 400))
+    for _ in schedule.run(state, lambda iteration: (iteration // 50 + 1) * 50):
+        seen.append(state.iteration)
+    assert set(range(50, state.iteration, 50)) <= set(seen)
+    assert len(seen) < state.iteration
+    assert np.array_equal(state.alpha, expected.alpha)
+    assert np.array_equal(state.gradient, expected.gradient)
 
 
 def test_columns_are_fetched_in_batches():

@@ -97,23 +97,23 @@ INSTRUMENTED = """
 import sys
 import numba
 from bigsvm import cli, memory, train
-from bigsvm.solvers import column_cache, exact, nodes
+from bigsvm.solvers import column_cache, exact
 
-exact._WORTH_THREADS = 0  # use them for few patterns too
+exact.WORTH_THREADS = 0  # use them for few patterns too
 resident, columns = int(sys.argv.pop(1)), int(sys.argv.pop(1))
 if columns:
     memory.plan_memory = lambda limit, data: memory.MemoryPlan(resident, columns * 4 * data.n)
 
-update, threads = nodes._update, set()
+steps, threads = exact._steps, set()
 def watched(*arguments):
     threads.add(numba.get_num_threads())
-    return update(*arguments)
-nodes._update = watched
+    return steps(*arguments)
+exact._steps = watched
 
 make, sizes = column_cache.ColumnCache.__init__, set()
 def made(self, *arguments):
     make(self, *arguments)
-    sizes.add(self.capacity)
+    sizes.add(len(self.columns))
 column_cache.ColumnCache.__init__ = made
 code = cli.run(train.main)
 print("capacity", *sizes, "threads", *threads)
