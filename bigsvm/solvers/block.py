@@ -97,14 +97,15 @@ class BlockSchedule:
                 return
 
     def _pass(self, state: State, hot: HotSet, part: State, rows: np.ndarray) -> None:
-        """Bring all of `state` up to date with what happened in the hot set."""
+        """Bring all of `state` up to date with what happened in the hot set.
+
+        The product comes first: should it fail, the state is still that of the pass before.
+        """
         change = part.alpha - state.alpha[hot.index]
-        state.alpha[hot.index] = part.alpha
-        state.role[hot.index] = part.role
-        state.iteration = part.iteration
-        state.passes += 1
         if hot.is_final:
-            state.gradient = self._problem.gradient(state.alpha)
+            alpha = state.alpha.copy()
+            alpha[hot.index] = part.alpha
+            state.gradient = self._problem.gradient(alpha)
             state.drift = float(np.abs(state.gradient[hot.index] - part.gradient).max())
         else:
             moved = np.flatnonzero(change)
@@ -112,6 +113,10 @@ class BlockSchedule:
                 hot.index[moved], change[moved], rows[moved]
             )
             state.drift = None
+        state.alpha[hot.index] = part.alpha
+        state.role[hot.index] = part.role
+        state.iteration = part.iteration
+        state.passes += 1
 
     def _space_for(self, n: int) -> np.ndarray:
         """Space for columns, the same from pass to pass: fresh memory is slow at first touch."""
