@@ -67,7 +67,10 @@ def _make_or_check(source: str, store: Path, options: PrepareOptions, progress: 
     with open_dataset(store, with_labels=False) as made:
         recorded = {k: v for k, v in (made.prepare_options or {}).items() if k not in _LAYOUT}
         if made.source != source:
-            raise UserError(f"{store}: was made from {made.source!r}, not from {source!r}")
+            raise UserError(
+                f"{store}: was made from {made.source!r}, not from {source!r}; remove it, or name "
+                "another data.train"
+            )
     wanted = _content(with_source_defaults(source, options))
     for key in sorted(recorded.keys() | wanted.keys()):
         if recorded.get(key) != wanted.get(key):

@@ -1,7 +1,7 @@
 """A store or a file through a model: python -m bigsvm.predict MODEL INPUT OUT."""
 
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -197,7 +197,7 @@ scaled already. Of a store with the parts train and test, test is taken unless S
 
 
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
-    parser = ArgumentParser(
+    parser = cli.Arguments(
         prog="python -m bigsvm.predict",
         description="Stream a store or a file through a model, in bounded memory.",
         epilog=EXAMPLES,

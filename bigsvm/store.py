@@ -65,7 +65,7 @@ class Dataset:
         self.source: str = about.get("source", "")
         self.prepare_options: dict[str, Any] = about.get("prepare") or {}
         scaling = about.get("scaling")
-        self.scaling = Scaling.from_json(scaling) if scaling else None
+        self.scaling: Scaling | None = Scaling.from_json(scaling) if scaling else None
         if prepared:
             self._classes = (about["classes"][0], about["classes"][1])
 
@@ -75,6 +75,11 @@ class Dataset:
         if self._classes is None:
             raise UserError(f"{self.path}: was opened without labels")
         return self._classes
+
+    @property
+    def n_features(self) -> int:
+        """d, by the name a model has for it."""
+        return self.d
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows start to stop as a new C-contiguous (stop - start, d) float32 array."""

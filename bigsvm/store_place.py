@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ def open_place(path: Path) -> Place:
         for file in path.parents:
             if file.is_file():
                 return _open_hdf5(file, path.relative_to(file).as_posix())
+            if (file / "zarr.json").exists() or (file / ".zgroup").exists():
+                raise _no_group(_open_zarr(file), path.relative_to(file).as_posix())
             if file.is_dir():
                 break
         if any(path.with_name(f".{path.name}.{kind}").exists() for kind in ("spill", "partial")):
@@ -53,9 +55,8 @@ def _open_hdf5(file: Path, inside: str) -> Place:
         raise UserError(f"{file}: cannot be opened ({one_line(damage)})") from damage
     group = opened.get(inside) if inside else opened
     if not isinstance(group, h5py.Group):
-        names = ", ".join(opened.keys())
-        opened.close()
-        raise UserError(f"{file}: there is no group {inside!r} in it; it has: {names}")
+        with closing(opened):
+            raise _no_group(Place(opened, file, opened.close), inside)
     return Place(group, file / inside, opened.close)
 
 
@@ -71,6 +72,11 @@ def _open_zarr(directory: Path) -> Place:
             ) from problem
         raise UserError(f"{directory}: is a folder, but not a Zarr group") from problem
     return Place(group, directory, lambda: None)
+
+
+def _no_group(place: Place, inside: str) -> UserError:
+    names = ", ".join(sorted(place.group.keys())) or "nothing"
+    return UserError(f"{place.path}: there is no group {inside!r} in it; it has: {names}")
 
 
 def array(place: Place, name: str) -> Any:

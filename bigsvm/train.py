@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
-    parser = ArgumentParser(
+    parser = cli.Arguments(
         prog="python -m bigsvm.train",
         description="Train a sparse kernel SVM; the same command again goes on where it stopped.",
         epilog=EXAMPLES,
@@ -134,9 +134,9 @@ def train(
         run_dir.locked(),
         shown(time_left) as display,
     ):
-        training = set_up(config, run_dir, dataset, display, interruption, began, fresh)
         if test is not None:  # a test set that does not fit is better known now than at the end
-            open_test_set(test, training.make_model(training.state)).close()
+            open_test_set(test, dataset).close()
+        training = set_up(config, run_dir, dataset, display, interruption, began, fresh)
         outcome = training.run()
         _warn_of_narrow_kernel(outcome.final, display)
         summary = _summary(training, outcome)
