@@ -46,9 +46,13 @@ def default_store(source: str, options: PrepareOptions) -> Path:
 
 def has_test(store: Path) -> bool:
     """Whether a store has a group `test` beside `train`."""
+    from bigsvm.store import open_dataset
     from bigsvm.store_place import open_place
 
-    place = open_place(store)
+    with open_dataset(store, with_labels=False) as train:
+        if train.parts is not None:
+            return "test" in train.parts
+    place = open_place(store)  # made before the parts were written down
     try:
         return "test" in place.group
     finally:

@@ -131,7 +131,10 @@ def load_model(path: Path | str) -> Model:
     path = Path(path)
     arrays, about = read_sealed(path)
     if about.get("format") != FORMAT:
-        raise UserError(f"{path}: is {about.get('format', 'something else')!r}, not {FORMAT!r}")
+        raise UserError(
+            f"{path}: is {about.get('format', 'something else')!r}, not {FORMAT!r}; use it with "
+            "the version of bigsvm that wrote it, or train again"
+        )
     try:
         return _model_of(arrays, about)
     except (LookupError, TypeError, ValueError, AttributeError) as problem:

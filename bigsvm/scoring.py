@@ -13,7 +13,7 @@ from bigsvm.kernels import Block, Kernel, block_of, products
 from bigsvm.labels import Classes
 from bigsvm.model import Model
 from bigsvm.scaling import Scaling
-from bigsvm.store import Dataset, open_dataset
+from bigsvm.store import Dataset, begin_fingerprint, open_dataset
 
 Spec = str | Path | Mapping[str, Any]
 
@@ -119,10 +119,15 @@ def decided(
 
 
 def pieces_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[Piece]:
-    """The rows of a data set, a chunk at a time."""
+    """The rows of a data set, a chunk at a time; then they must have been those once written."""
     signs = dataset.labels() if with_labels else None
+    digest = begin_fingerprint(dataset.n, dataset.d)
     for start, stop in dataset.spans():
-        yield Piece(start, dataset.read(start, stop), None if signs is None else signs[start:stop])
+        rows = dataset.read(start, stop)
+        digest.update(rows)
+        yield Piece(start, rows, None if signs is None else signs[start:stop])
+    if with_labels:  # they are part of the fingerprint
+        dataset.check_written(digest)
 
 
 def open_test_set(spec: Spec, model: Trained) -> Dataset:

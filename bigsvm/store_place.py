@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
-from contextlib import closing, suppress
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bigsvm.errors import UserError
+
+SEAL = "bigsvm_seal"
+SEALED = ("classes", "feature_names", "fingerprint", "parts", "prepare", "scaling", "source")
 
 
 @dataclass(frozen=True)
@@ -75,8 +80,13 @@ def _open_zarr(directory: Path) -> Place:
 
 
 def _no_group(place: Place, inside: str) -> UserError:
-    names = ", ".join(sorted(place.group.keys())) or "nothing"
-    return UserError(f"{place.path}: there is no group {inside!r} in it; it has: {names}")
+    return UserError(f"{place.path}: there is no group {inside!r} in it; it has: {_names(place)}")
+
+
+def _names(place: Place) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Zarr, at strangers' files: one line is enough
+        return ", ".join(sorted(place.group.keys())) or "nothing"
 
 
 def array(place: Place, name: str) -> Any:
@@ -84,17 +94,42 @@ def array(place: Place, name: str) -> Any:
         found = place.group[name]
         if hasattr(found, "shape"):
             return found
-    names = ", ".join(sorted(place.group.keys())) or "nothing"
-    raise UserError(f"{place.path}: there is no array {name!r} in it; it has: {names}")
+    raise UserError(f"{place.path}: there is no array {name!r} in it; it has: {_names(place)}")
 
 
-def attributes(group: Any) -> dict[str, Any]:
+def attributes(place: Place) -> dict[str, Any]:
     """The attributes of a group; HDF5 has no lists of mixed things, so there they are JSON text."""
-    about = dict(group.attrs)
-    for key in ("classes", "feature_names", "scaling", "prepare"):
+    about = dict(place.group.attrs)
+    for key in ("classes", "feature_names", "parts", "scaling", "prepare"):
         if isinstance(about.get(key), str):
             about[key] = json.loads(about[key])
+    if SEAL in about and about[SEAL] != seal(about):
+        raise UserError(
+            f"{place.path}: its attributes are not what was written; the store is damaged, make "
+            "it again"
+        )
     return about
+
+
+def seal(about: Mapping[str, Any]) -> str:
+    """A checksum of the attributes that `prepare` writes; others may be added."""
+    written = {key: about.get(key) for key in SEALED}
+    return hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def damage_named(where: str) -> Iterator[None]:
+    """Blame the store at `where` for whatever goes wrong inside."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as damage:
+        # Zarr and h5py raise errors of many kinds at metadata that make no sense.
+        reason = one_line(damage)[:200]
+        raise UserError(
+            f"{where}: cannot be read ({reason}); the store is damaged, make it again"
+        ) from damage
 
 
 def one_line(error: BaseException) -> str:

@@ -207,6 +207,9 @@ CASES: dict[str, Case] = {
         },
         ("s.zarr", "was made from", "good.csv"),
     ),
+    "train: the smaller label is positive": Case(
+        "train c.yaml", {"c.yaml": bad.config(train="{path: good.zarr, positive: 'no'}")}
+    ),
     "arrays: NaN": arrays(
         "row 4, column 1|nan", X=np.where(np.arange(36).reshape(12, 3) == 13, NAN, 1)
     ),

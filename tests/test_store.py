@@ -294,7 +294,7 @@ def test_damage_is_told_and_never_read_as_zeros(tmp_path: Path) -> None:
         store = write(tmp_path / f"{compression}.zarr", compression=compression)
         chunks = store / "train/X/c"
         os.truncate(chunks / "1/0", (chunks / "1/0").stat().st_size - 3)
-        with pytest.raises(UserError, match="rows 32 to 64 cannot be read"):
+        with pytest.raises(UserError, match="rows 32 to 64: cannot be read"):
             open_dataset(store).read(32, 64)
         (chunks / "1/0").unlink()
         with pytest.raises(UserError, match="row 32, column 0"):
