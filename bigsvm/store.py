@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -51,6 +52,7 @@ class Dataset:
         self._y = y
         self._signs: np.ndarray | None = None
         self._flip = False
+        self._checksums: dict[tuple[int, int], int] = {}
         self._classes: Classes | None = None
         prepared = "fingerprint" in about and "classes" in about
         self.path = where
@@ -89,7 +91,18 @@ class Dataset:
         with damage_named(f"{self.path}, rows {start} to {stop}"):
             block = self._x[start:stop]
         with np.errstate(over="ignore"):  # infinities are found, and named, by `fingerprint`
-            return np.ascontiguousarray(block, dtype=np.float32)
+            rows = np.ascontiguousarray(block, dtype=np.float32)
+        expected = self._checksums.get((start, stop))
+        if expected is not None and zlib.crc32(rows.data) != expected:
+            raise UserError(
+                f"{self.path}: rows {start} to {stop} are not what they were when this began; "
+                "leave the data alone while it is in use"
+            )
+        return rows
+
+    def remember(self, start: int, stop: int, rows: np.ndarray) -> None:
+        """From now on, `read` of this very span must give these rows."""
+        self._checksums[start, stop] = zlib.crc32(rows.data)
 
     def labels(self) -> np.ndarray:
         """All labels as (n,) int8 in {-1, +1}; the array is shared, so it is read-only."""
@@ -279,6 +292,7 @@ def _digest_of_rows(dataset: Dataset) -> Any:
                 f"is {rows[row, column]} as float32; replace it or leave out the row"
             )
         digest.update(rows)
+        dataset.remember(start, stop, rows)
     return digest
 
 
