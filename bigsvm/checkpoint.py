@@ -10,7 +10,8 @@ from bigsvm.errors import UserError
 from bigsvm.sealed import read_sealed, write_sealed
 from bigsvm.solvers.state import State
 
-FORMAT = "bigsvm checkpoint 1"
+KIND = "bigsvm checkpoint "
+FORMAT = KIND + "1"
 ARRAYS = ("alpha", "gradient", "role")
 NUMBERS = tuple(field.name for field in fields(State) if field.name not in ARRAYS)
 
@@ -22,6 +23,10 @@ class Saved:
     state: State
     identity: dict[str, Any]
     seconds: float
+
+
+class OtherVersion(UserError):
+    """A checkpoint that is whole, and that this version does not understand."""
 
 
 class Checkpoints:
@@ -65,6 +70,8 @@ class Checkpoints:
         for path in reversed(self._paths()):
             try:
                 saved = _read(path)
+            except OtherVersion:
+                raise  # going back to the one before, or to the start, would throw work away
             except UserError as damage:
                 print(f"warning: {damage}; going back to the one before", file=sys.stderr)
                 continue
@@ -90,7 +97,20 @@ class Checkpoints:
 
 def _read(path: Path) -> Saved:
     arrays, about = read_sealed(path)
-    if about.get("format") != FORMAT:
-        raise UserError(f"{path}: is {about.get('format')!r}, not {FORMAT!r}")
-    state = State(arrays["alpha"], arrays["gradient"], arrays["role"], **about["numbers"])
-    return Saved(state, about["identity"], about["seconds"])
+    found = str(about.get("format"))
+    if found != FORMAT:
+        if found.startswith(KIND):
+            raise _other_version(path, found)
+        raise UserError(f"{path}: is {found!r}, not {FORMAT!r}")
+    try:
+        state = State(arrays["alpha"], arrays["gradient"], arrays["role"], **about["numbers"])
+        return Saved(state, about["identity"], about["seconds"])
+    except (LookupError, TypeError) as problem:
+        raise _other_version(path, f"not quite {found}: {problem}") from problem
+
+
+def _other_version(path: Path, found: str) -> OtherVersion:
+    return OtherVersion(
+        f"{path}: was written by another version of bigsvm ({found}; this one writes {FORMAT}); "
+        "finish the run with that version, or use another --run-dir, or --fresh to begin anew"
+    )

@@ -1,11 +1,17 @@
 """The `bigsvm` command, and how every command ends: quietly, or with one clear line."""
 
+import errno
 import importlib
 import os
 import sys
+from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
+from typing import NoReturn
 
 from bigsvm.errors import UserError
+
+WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
 
 COMMANDS = {
     "prepare": "stream raw files into a chunked store",
@@ -15,8 +21,18 @@ COMMANDS = {
 }
 
 
+class Arguments(ArgumentParser):
+    """A command line, of which a mistake is told in one line too."""
+
+    def error(self, message: str) -> NoReturn:
+        """Argparse would print the usage first, and leave."""
+        raise UserError(f"{message}; {self.prog} --help tells all options")
+
+
 def run(command: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None = None) -> int:
     """Call `command`; turn a user's mistake into one line on stderr and exit code 2."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be no text
     try:
         return command(argv)
     except UserError as mistake:
@@ -27,11 +43,11 @@ def run(command: Callable[[Sequence[str] | None], int], argv: Sequence[str] | No
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13
     except OSError as failure:
-        # The machine's fault, not the user's: a full disk, a share that went away.
         print(
             f"error: {failure.filename or 'input or output'}: {failure.strerror}", file=sys.stderr
         )
-        return 1
+        # Else it is the machine's fault, not the user's: a full disk, a share that went away.
+        return 2 if failure.errno in WRONG_PATH else 1
     except KeyboardInterrupt:
         return 128 + 2
 
@@ -42,11 +58,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments and arguments[0] in COMMANDS:
         command = importlib.import_module(f"bigsvm.{arguments[0]}")
         return run(command.main, arguments[1:])
-    asked_for_help = arguments in ([], ["-h"], ["--help"])
-    out = sys.stdout if asked_for_help else sys.stderr
-    if not asked_for_help:
-        print(f"error: unknown command {arguments[0]!r}", file=out)
-    print("usage: bigsvm COMMAND [options]      (bigsvm COMMAND --help for each)\n", file=out)
+    if arguments not in ([], ["-h"], ["--help"]):
+        known = ", ".join(COMMANDS)
+        print(f"error: unknown command {arguments[0]!r}; known are: {known}", file=sys.stderr)
+        return 2
+    print("usage: bigsvm COMMAND [options]      (bigsvm COMMAND --help for each)\n")
     for name, purpose in COMMANDS.items():
-        print(f"  {name:<10}{purpose}", file=out)
-    return 0 if asked_for_help else 2
+        print(f"  {name:<10}{purpose}")
+    return 0

@@ -61,7 +61,9 @@ class Section(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_truth_value(cls, value: Any) -> Any:
+    def _plain(cls, value: Any) -> Any:
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("a zero byte is not possible here")
         if isinstance(value, bool):  # pydantic would take `true` for the number 1
             raise ValueError("true and false are not possible here")
         return value
@@ -192,7 +194,18 @@ def load_config(path: Path, settings: Sequence[str] = ()) -> Config:
     try:
         return Config.model_validate(values)
     except ValidationError as mistakes:
-        raise UserError(f"{path}: {_explain(mistakes, values)}") from mistakes
+        location, explanation = _explain(mistakes, values)
+        raise UserError(f"{_origin(location, path, settings)}: {explanation}") from mistakes
+
+
+def _origin(location: str, path: Path, settings: Sequence[str]) -> str:
+    """Where a wrong value came from: the file, or the last --set that touched it."""
+    for key in (setting.partition("=")[0].strip() for setting in reversed(settings)):
+        if f"{location}.".startswith(f"{key}."):
+            return f"--set {key}"
+        if f"{key}.".startswith(f"{location}."):
+            return f"{path} with --set {key}"
+    return str(path)
 
 
 def _assign(values: dict[str, Any], keys: list[str], value: Any, setting: str) -> None:
@@ -266,8 +279,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
-def _explain(mistakes: ValidationError, values: Mapping[str, Any]) -> str:
-    """The first mistake in one line: the key, what is wrong with it, and the nearest known key."""
+def _explain(mistakes: ValidationError, values: Mapping[str, Any]) -> tuple[str, str]:
+    """The first mistake: its key, and in one line what is wrong and the nearest known key."""
     errors = mistakes.errors()
     first = min(errors, key=lambda error: (error["type"] != "extra_forbidden", -len(error["loc"])))
     location = [part for part in first["loc"] if part in _keys_along(first["loc"], values)]
@@ -276,16 +289,16 @@ def _explain(mistakes: ValidationError, values: Mapping[str, Any]) -> str:
         known = _known_keys(location[:-1])
         near = difflib.get_close_matches(str(location[-1]), known, 1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
-        return f"unknown key {key!r}; {hint}"
+        return key, f"unknown key {key!r}; {hint}"
     if first["type"] == "missing":
-        return f"the key {'.'.join([*map(str, location), str(first['loc'][-1])])!r} is missing"
+        return key, f"the key {'.'.join([*map(str, location), str(first['loc'][-1])])!r} is missing"
     message = first["msg"].removeprefix("Value error, ")
     if isinstance(first["input"], Mapping) or not key:
-        return f"{key or 'config'}: {message}"
+        return key, f"{key or 'config'}: {message}"
     value = first["input"]
     shown = f"{value:g}" if isinstance(value, float) and not math.isnan(value) else repr(value)
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
-    return f"{key} = {shown}: {message[0].lower()}{message[1:]}"
+    return key, f"{key} = {shown}: {message[0].lower()}{message[1:]}"
 
 
 def _keys_along(location: Sequence[Any], values: Any) -> list[Any]:

@@ -46,9 +46,13 @@ def default_store(source: str, options: PrepareOptions) -> Path:
 
 def has_test(store: Path) -> bool:
     """Whether a store has a group `test` beside `train`."""
+    from bigsvm.store import open_dataset
     from bigsvm.store_place import open_place
 
-    place = open_place(store)
+    with open_dataset(store, with_labels=False) as train:
+        if train.parts is not None:
+            return "test" in train.parts
+    place = open_place(store)  # made before the parts were written down
     try:
         return "test" in place.group
     finally:
@@ -67,7 +71,10 @@ def _make_or_check(source: str, store: Path, options: PrepareOptions, progress: 
     with open_dataset(store, with_labels=False) as made:
         recorded = {k: v for k, v in (made.prepare_options or {}).items() if k not in _LAYOUT}
         if made.source != source:
-            raise UserError(f"{store}: was made from {made.source!r}, not from {source!r}")
+            raise UserError(
+                f"{store}: was made from {made.source!r}, not from {source!r}; remove it, or name "
+                "another data.train"
+            )
     wanted = _content(with_source_defaults(source, options))
     for key in sorted(recorded.keys() | wanted.keys()):
         if recorded.get(key) != wanted.get(key):

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -191,7 +191,7 @@ examples:
 
 
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
-    parser = ArgumentParser(
+    parser = cli.Arguments(
         prog="python -m bigsvm.evaluate",
         description="Score every snapshot of a run against a test set, in one pass over it.",
         epilog=EXAMPLES,

@@ -131,7 +131,10 @@ def load_model(path: Path | str) -> Model:
     path = Path(path)
     arrays, about = read_sealed(path)
     if about.get("format") != FORMAT:
-        raise UserError(f"{path}: is {about.get('format', 'something else')!r}, not {FORMAT!r}")
+        raise UserError(
+            f"{path}: is {about.get('format', 'something else')!r}, not {FORMAT!r}; use it with "
+            "the version of bigsvm that wrote it, or train again"
+        )
     try:
         return _model_of(arrays, about)
     except (LookupError, TypeError, ValueError, AttributeError) as problem:
@@ -145,15 +148,26 @@ def _model_of(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Mod
     rows, coef = arrays["support_vectors"], arrays["dual_coef"]
     if rows.ndim != 2 or not (coef.shape == arrays["support_index"].shape == rows.shape[:1]):
         raise ValueError("the shapes of its arrays disagree")
+    index = arrays["support_index"]
+    if (rows.dtype, coef.dtype, index.dtype) != (np.float32, np.float64, np.int64):
+        raise ValueError("its arrays hold other numbers than those of a model")
+    if not (np.isfinite(rows).all() and np.isfinite(coef).all()):
+        raise ValueError("a value in it is not finite")
+    if len(index) and (index[0] < 0 or (np.diff(index) <= 0).any()):
+        raise ValueError("the rows its support vectors came from are not in order")
     kernel = Kernel(**about["kernel"])
     if kernel.name not in NAMES or not 1 <= kernel.degree <= 20:
         raise ValueError(f"unknown kernel {kernel}")
+    if not np.isfinite([kernel.gamma, kernel.coef0]).all():
+        raise ValueError("a parameter of its kernel is not finite")
     below, above = about["classes"]
+    for label in (below, above):
+        if not isinstance(label, str | int | float):
+            raise ValueError(f"{label!r} is no label")
     scaling = Scaling.from_json(about["scaling"]) if about["scaling"] else None
-    return Model(
-        rows, coef, arrays["support_index"], about["kernel"], (below, above), scaling,
-        dict(about["about"]),
-    )  # fmt: skip
+    if scaling and not scaling.offset.shape == scaling.scale.shape == rows.shape[1:]:
+        raise ValueError("its scaling is of another number of features")
+    return Model(rows, coef, index, about["kernel"], (below, above), scaling, dict(about["about"]))
 
 
 class ModelFactory:

@@ -1,7 +1,7 @@
 """A store or a file through a model: python -m bigsvm.predict MODEL INPUT OUT."""
 
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -133,15 +133,16 @@ def _open_store(
 ) -> Source:
     from bigsvm.scoring import check_features, effective, other_scaling, pieces_of
     from bigsvm.store import open_dataset
-    from bigsvm.store_place import open_place
+    from bigsvm.store_place import damage_named, open_place
 
-    place = open_place(path)
-    group: Any = place.group
-    part = "test" if "test" in group else "train"
-    if (arrays[0] or "X") not in group and part in group:
-        group = group[part]
-    with_labels = with_labels and (arrays[1] is not None or "y" in group)
-    place.close()
+    with damage_named(str(path)):
+        place = open_place(path)
+        group: Any = place.group
+        part = "test" if "test" in group else "train"
+        if (arrays[0] or "X") not in group and part in group:
+            group = group[part]
+        with_labels = with_labels and (arrays[1] is not None or "y" in group)
+        place.close()
     spec = {"path": path, "x": arrays[0], "y": arrays[1]}
     dataset = stack.enter_context(
         open_dataset(
@@ -197,7 +198,7 @@ scaled already. Of a store with the parts train and test, test is taken unless S
 
 
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
-    parser = ArgumentParser(
+    parser = cli.Arguments(
         prog="python -m bigsvm.predict",
         description="Stream a store or a file through a model, in bounded memory.",
         epilog=EXAMPLES,

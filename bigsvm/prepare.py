@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from bigsvm.errors import UserError
 from bigsvm.hidden_folder import hidden_folder
 from bigsvm.labels import Classes
 from bigsvm.parts import Parts
-from bigsvm.prepare_inputs import SYNTHETIC, Input, open_inputs, with_source_defaults
+from bigsvm.prepare_inputs import SYNTHETIC, Input, check_source, open_inputs, with_source_defaults
 from bigsvm.prepare_options import PrepareOptions, checked_options
 from bigsvm.progress import Progress, shown_progress, silent
 from bigsvm.readers import FORMATS
@@ -83,6 +83,7 @@ def prepare(
     """
     begin = time.monotonic()
     store = Path(store)
+    check_source(source)
     options = with_source_defaults(source, options or PrepareOptions())
     check_target(store, options.compression, overwrite)
     with full_disk_explained(store), ExitStack() as stack:
@@ -195,7 +196,7 @@ EXAMPLES = """examples:
 
 
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
-    parser = ArgumentParser(
+    parser = cli.Arguments(
         prog="python -m bigsvm.prepare",
         description="Stream raw files into a chunked store, in bounded memory.",
         epilog=f"named sources: {', '.join(SOURCES)}, {SYNTHETIC}\n(./NAME for a file of that "

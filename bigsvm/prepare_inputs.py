@@ -42,6 +42,15 @@ def with_source_defaults(source: str | Path, options: PrepareOptions) -> Prepare
     return options.model_copy(update=defaults)
 
 
+def check_source(source: str | Path) -> None:
+    """Refuse a source that is neither a name nor a file."""
+    if source != SYNTHETIC and str(source) not in SOURCES and not Path(source).is_file():
+        raise UserError(
+            f"{source}: there is no such file, and no source of this name; "
+            f"known are: {', '.join([*sorted(SOURCES), SYNTHETIC])}"
+        )
+
+
 def open_inputs(
     source: str | Path, options: PrepareOptions, test_file: Path | None, progress: Progress
 ) -> dict[str, Input]:
@@ -57,13 +66,8 @@ def open_inputs(
         files = locate(
             str(source), lambda *done: progress(f"downloading bytes of {done[0]}", *done[1:])
         )
-    elif Path(source).is_file():
-        files = [Path(source)]
     else:
-        raise UserError(
-            f"{source}: there is no such file, and no source of this name; "
-            f"known are: {', '.join([*sorted(SOURCES), SYNTHETIC])}"
-        )
+        files = [Path(source)]
     if test_file is not None:
         files = [files[0], Path(test_file)]
     inputs = {

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ class RunDir:
 
         The system drops the lock with the process, however that ends.
         """
+        folders = (self.snapshots, self.checkpoints, self.path, *self.path.parents)
+        new = [folder for folder in folders if not folder.exists()]
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDONLY)
@@ -59,6 +61,11 @@ class RunDir:
             sweep(self.snapshots)
             sweep(self.checkpoints)
             yield
+        except UserError:
+            for folder in new:  # a mistake leaves nothing behind, not even an empty folder
+                with suppress(OSError):
+                    folder.rmdir()
+            raise
         finally:
             os.close(descriptor)
 

@@ -3,18 +3,32 @@
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from bigsvm.backends.local import prefetched
 from bigsvm.errors import UserError
 from bigsvm.kernels import Block, Kernel, block_of, products
+from bigsvm.labels import Classes
 from bigsvm.model import Model
 from bigsvm.scaling import Scaling
-from bigsvm.store import Dataset, open_dataset
+from bigsvm.store import Dataset, begin_fingerprint, open_dataset
 
 Spec = str | Path | Mapping[str, Any]
+
+
+class Trained(Protocol):
+    """What rows have to fit: a model, or the data set it is going to be trained on."""
+
+    @property
+    def classes(self) -> Classes: ...
+
+    @property
+    def n_features(self) -> int: ...
+
+    @property
+    def scaling(self) -> Scaling | None: ...
 
 
 class Piece(NamedTuple):
@@ -105,13 +119,18 @@ def decided(
 
 
 def pieces_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[Piece]:
-    """The rows of a data set, a chunk at a time."""
+    """The rows of a data set, a chunk at a time; then they must have been those once written."""
     signs = dataset.labels() if with_labels else None
+    digest = begin_fingerprint(dataset.n, dataset.d)
     for start, stop in dataset.spans():
-        yield Piece(start, dataset.read(start, stop), None if signs is None else signs[start:stop])
+        rows = dataset.read(start, stop)
+        digest.update(rows)
+        yield Piece(start, rows, None if signs is None else signs[start:stop])
+    if with_labels:  # they are part of the fingerprint
+        dataset.check_written(digest)
 
 
-def open_test_set(spec: Spec, model: Model) -> Dataset:
+def open_test_set(spec: Spec, model: Trained) -> Dataset:
     """Open a test set for a model: same classes, features and scaling, or a UserError."""
     dataset = open_dataset(spec, "test", classes=model.classes)
     try:
@@ -145,7 +164,7 @@ def _refuse_non_finite(x: np.ndarray, piece: Piece, where: str) -> None:
         )
 
 
-def check_features(model: Model, features: int, where: str, advice: str = "") -> None:
+def check_features(model: Trained, features: int, where: str, advice: str = "") -> None:
     """Refuse rows that have not as many features as the model."""
     if features != model.n_features:
         raise UserError(
@@ -160,7 +179,7 @@ def effective(scaling: Scaling | None) -> Scaling | None:
     return scaling if scaling.offset.any() or (scaling.scale != 1).any() else None
 
 
-def other_scaling(model: Model, dataset: Dataset) -> UserError:
+def other_scaling(model: Trained, dataset: Dataset) -> UserError:
     """What to say where the data was scaled in another way than the model's."""
     ours, theirs = effective(model.scaling), effective(dataset.scaling)
     detail = ""

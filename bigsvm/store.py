@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +14,7 @@ import numpy as np
 from bigsvm.errors import UserError
 from bigsvm.labels import Classes, Label, choose_classes, distinct, same, to_signs
 from bigsvm.scaling import Scaling
-from bigsvm.store_place import Place, array, attributes, one_line, open_place
+from bigsvm.store_place import Place, array, attributes, damage_named, open_place
 
 CHUNK_BYTES = 8 * 2**20
 LABELS_AT_A_TIME = 2**20
@@ -39,7 +40,7 @@ class Dataset:
         not chunked, or in so small chunks that reading them one by one would crawl.
     stored_chunk_bytes : int
         What has to be decoded at once to read a single row.
-    scaling, feature_names, source, prepare_options, recorded_fingerprint
+    scaling, feature_names, source, prepare_options, parts, recorded_fingerprint
         As `prepare` recorded them; None or empty in arrays of the user's own.
     """
 
@@ -51,6 +52,7 @@ class Dataset:
         self._y = y
         self._signs: np.ndarray | None = None
         self._flip = False
+        self._checksums: dict[tuple[int, int], int] = {}
         self._classes: Classes | None = None
         prepared = "fingerprint" in about and "classes" in about
         self.path = where
@@ -63,9 +65,10 @@ class Dataset:
         self.recorded_fingerprint: str | None = about.get("fingerprint") if prepared else None
         self.feature_names: list[str] | None = about.get("feature_names")
         self.source: str = about.get("source", "")
+        self.parts: list[str] | None = about.get("parts")
         self.prepare_options: dict[str, Any] = about.get("prepare") or {}
         scaling = about.get("scaling")
-        self.scaling = Scaling.from_json(scaling) if scaling else None
+        self.scaling: Scaling | None = Scaling.from_json(scaling) if scaling else None
         if prepared:
             self._classes = (about["classes"][0], about["classes"][1])
 
@@ -76,19 +79,30 @@ class Dataset:
             raise UserError(f"{self.path}: was opened without labels")
         return self._classes
 
+    @property
+    def n_features(self) -> int:
+        """d, by the name a model has for it."""
+        return self.d
+
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows start to stop as a new C-contiguous (stop - start, d) float32 array."""
         if not 0 <= start <= stop <= self.n:
             raise IndexError(f"rows {start} to {stop} of {self.path}, which has {self.n}")
-        try:
+        with damage_named(f"{self.path}, rows {start} to {stop}"):
             block = self._x[start:stop]
-        except (OSError, ValueError, RuntimeError) as damage:
-            raise UserError(
-                f"{self.path}: rows {start} to {stop} cannot be read ({one_line(damage)}); the "
-                "store is damaged, make it again"
-            ) from damage
         with np.errstate(over="ignore"):  # infinities are found, and named, by `fingerprint`
-            return np.ascontiguousarray(block, dtype=np.float32)
+            rows = np.ascontiguousarray(block, dtype=np.float32)
+        expected = self._checksums.get((start, stop))
+        if expected is not None and zlib.crc32(rows.data) != expected:
+            raise UserError(
+                f"{self.path}: rows {start} to {stop} are not what they were when this began; "
+                "leave the data alone while it is in use"
+            )
+        return rows
+
+    def remember(self, start: int, stop: int, rows: np.ndarray) -> None:
+        """From now on, `read` of this very span must give these rows."""
+        self._checksums[start, stop] = zlib.crc32(rows.data)
 
     def labels(self) -> np.ndarray:
         """All labels as (n,) int8 in {-1, +1}; the array is shared, so it is read-only."""
@@ -104,6 +118,18 @@ class Dataset:
             self._keep(-signs if self._flip else signs)
         assert self._signs is not None
         return self._signs
+
+    def check_written(self, digest: Any) -> None:
+        """Refuse rows that are not those once written; `digest` has been fed all of them."""
+        if self.recorded_fingerprint is None:
+            return
+        digest.update(-self.labels() if self._flip else self.labels())
+        if digest.hexdigest() != self.recorded_fingerprint:
+            raise UserError(
+                f"{self.path}: its content is not what was written (fingerprint "
+                f"{digest.hexdigest()[:12]}, recorded {self.recorded_fingerprint[:12]}); the store "
+                "is damaged, make it again"
+            )
 
     def spans(self) -> Iterator[tuple[int, int]]:
         """Consecutive (start, stop) that cover all rows, a chunk each."""
@@ -205,6 +231,17 @@ def open_dataset(
     if not options.get("path"):
         raise UserError("a data set needs a `path`")
     names = (str(options.get("x") or "X"), str(options.get("y") or "y"))
+    with damage_named(str(options["path"])):
+        return _open(options, names, part, classes, with_labels)
+
+
+def _open(
+    options: Mapping[str, Any],
+    names: tuple[str, str],
+    part: str,
+    classes: Classes | None,
+    with_labels: bool,
+) -> Dataset:
     place = open_place(Path(options["path"]))
     try:
         if names[0] not in place.group and part in place.group:
@@ -224,7 +261,7 @@ def open_dataset(
             )
         usual = names == ("X", "y")
         where = str(place.path) if usual else f"{place.path}/{names[0]}"
-        dataset = Dataset(place, x, y, attributes(place.group) if usual else {}, where)
+        dataset = Dataset(place, x, y, attributes(place) if usual else {}, where)
         if with_labels:
             dataset._find_classes(options.get("positive"), classes)
         return dataset
@@ -238,6 +275,12 @@ def fingerprint(dataset: Dataset) -> str:
 
     A value that is not finite is an error that names its row and column.
     """
+    digest = _digest_of_rows(dataset)
+    digest.update(dataset.labels())
+    return digest.hexdigest()
+
+
+def _digest_of_rows(dataset: Dataset) -> Any:
     digest = begin_fingerprint(dataset.n, dataset.d)
     for start, stop in dataset.spans():
         rows = dataset.read(start, stop)
@@ -249,20 +292,16 @@ def fingerprint(dataset: Dataset) -> str:
                 f"is {rows[row, column]} as float32; replace it or leave out the row"
             )
         digest.update(rows)
-    digest.update(dataset.labels())
-    return digest.hexdigest()
+        dataset.remember(start, stop, rows)
+    return digest
 
 
 def verified_fingerprint(dataset: Dataset) -> str:
     """The fingerprint of what is there now; a UserError where something else was once written."""
-    content = fingerprint(dataset)
-    recorded = dataset.recorded_fingerprint
-    if recorded is not None and recorded != content:
-        raise UserError(
-            f"{dataset.path}: its content is not what was written (fingerprint {content[:12]}, "
-            f"recorded {recorded[:12]}); the store is damaged, make it again"
-        )
-    return content
+    digest = _digest_of_rows(dataset)
+    dataset.check_written(digest.copy())
+    digest.update(dataset.labels())
+    return digest.hexdigest()
 
 
 def begin_fingerprint(n: int, d: int) -> Any:
@@ -271,7 +310,5 @@ def begin_fingerprint(n: int, d: int) -> Any:
 
 
 def _read_labels(y: Any, start: int, stop: int, where: str) -> np.ndarray:
-    try:
+    with damage_named(f"{where}, labels"):
         return np.asarray(y[start:stop]).reshape(-1)
-    except (OSError, ValueError, RuntimeError) as damage:
-        raise UserError(f"{where}: the labels cannot be read ({one_line(damage)})") from damage

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
-from contextlib import suppress
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bigsvm.errors import UserError
+
+SEAL = "bigsvm_seal"
+SEALED = ("classes", "feature_names", "fingerprint", "parts", "prepare", "scaling", "source")
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,8 @@ def open_place(path: Path) -> Place:
         for file in path.parents:
             if file.is_file():
                 return _open_hdf5(file, path.relative_to(file).as_posix())
+            if (file / "zarr.json").exists() or (file / ".zgroup").exists():
+                raise _no_group(_open_zarr(file), path.relative_to(file).as_posix())
             if file.is_dir():
                 break
         if any(path.with_name(f".{path.name}.{kind}").exists() for kind in ("spill", "partial")):
@@ -53,9 +60,8 @@ def _open_hdf5(file: Path, inside: str) -> Place:
         raise UserError(f"{file}: cannot be opened ({one_line(damage)})") from damage
     group = opened.get(inside) if inside else opened
     if not isinstance(group, h5py.Group):
-        names = ", ".join(opened.keys())
-        opened.close()
-        raise UserError(f"{file}: there is no group {inside!r} in it; it has: {names}")
+        with closing(opened):
+            raise _no_group(Place(opened, file, opened.close), inside)
     return Place(group, file / inside, opened.close)
 
 
@@ -73,22 +79,57 @@ def _open_zarr(directory: Path) -> Place:
     return Place(group, directory, lambda: None)
 
 
+def _no_group(place: Place, inside: str) -> UserError:
+    return UserError(f"{place.path}: there is no group {inside!r} in it; it has: {_names(place)}")
+
+
+def _names(place: Place) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Zarr, at strangers' files: one line is enough
+        return ", ".join(sorted(place.group.keys())) or "nothing"
+
+
 def array(place: Place, name: str) -> Any:
     with suppress(KeyError):
         found = place.group[name]
         if hasattr(found, "shape"):
             return found
-    names = ", ".join(sorted(place.group.keys())) or "nothing"
-    raise UserError(f"{place.path}: there is no array {name!r} in it; it has: {names}")
+    raise UserError(f"{place.path}: there is no array {name!r} in it; it has: {_names(place)}")
 
 
-def attributes(group: Any) -> dict[str, Any]:
+def attributes(place: Place) -> dict[str, Any]:
     """The attributes of a group; HDF5 has no lists of mixed things, so there they are JSON text."""
-    about = dict(group.attrs)
-    for key in ("classes", "feature_names", "scaling", "prepare"):
+    about = dict(place.group.attrs)
+    for key in ("classes", "feature_names", "parts", "scaling", "prepare"):
         if isinstance(about.get(key), str):
             about[key] = json.loads(about[key])
+    if SEAL in about and about[SEAL] != seal(about):
+        raise UserError(
+            f"{place.path}: its attributes are not what was written; the store is damaged, make "
+            "it again"
+        )
     return about
+
+
+def seal(about: Mapping[str, Any]) -> str:
+    """A checksum of the attributes that `prepare` writes; others may be added."""
+    written = {key: about.get(key) for key in SEALED}
+    return hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def damage_named(where: str) -> Iterator[None]:
+    """Blame the store at `where` for whatever goes wrong inside."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as damage:
+        # Zarr and h5py raise errors of many kinds at metadata that make no sense.
+        reason = one_line(damage)[:200]
+        raise UserError(
+            f"{where}: cannot be read ({reason}); the store is damaged, make it again"
+        ) from damage
 
 
 def one_line(error: BaseException) -> str:

@@ -19,6 +19,7 @@ from bigsvm.hidden_folder import hidden_folder
 from bigsvm.labels import Classes
 from bigsvm.scaling import Scaling
 from bigsvm.store import CHUNK_BYTES, begin_fingerprint, rows_of_about
+from bigsvm.store_place import SEAL, seal
 
 HDF5_SUFFIXES = (".h5", ".hdf5")
 SUFFIXES = (".zarr", *HDF5_SUFFIXES)
@@ -121,7 +122,7 @@ class StoreWriter:
 
     def _create(self) -> None:
         self._file: Any = None
-        attributes = self._about.attributes()
+        about = attributes = self._about.attributes() | {"parts": list(self._rows)}
         if self.path.suffix in HDF5_SUFFIXES:
             import h5py
 
@@ -141,7 +142,7 @@ class StoreWriter:
             chunk_rows = min(self._chunk_rows, n)
             x = self._create_array(group, "X", (n, self._d), (chunk_rows, self._d), np.float32)
             y = self._create_array(group, "y", (n,), (min(n, CHUNK_BYTES),), np.int8)
-            self._parts[name] = _Part(group, x, y, chunk_rows)
+            self._parts[name] = _Part(group, x, y, chunk_rows, about)
 
     def _create_array(
         self, group: Any, name: str, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: type
@@ -180,8 +181,10 @@ class StoreWriter:
 class _Part:
     """One group on its way: gathers rows to whole chunks and hashes what it writes."""
 
-    def __init__(self, group: Any, x: Any, y: Any, chunk_rows: int) -> None:
-        self._group, self._x, self._y = group, x, y
+    def __init__(
+        self, group: Any, x: Any, y: Any, chunk_rows: int, about: Mapping[str, Any]
+    ) -> None:
+        self._group, self._x, self._y, self._about = group, x, y, dict(about)
         self._n, d = x.shape
         self._buffer = np.empty((chunk_rows, d), dtype=np.float32)
         self._filled = 0
@@ -216,7 +219,8 @@ class _Part:
             raise ValueError(f"part {name} got {self._written} of its {self._n} rows")
         self._y[:] = self._signs
         self._digest.update(self._signs)
-        self._group.attrs["fingerprint"] = self._digest.hexdigest()
+        about = self._about | {"fingerprint": self._digest.hexdigest()}
+        self._group.attrs.update({"fingerprint": about["fingerprint"], SEAL: seal(about)})
 
 
 def check_target(path: Path, compression: str | None, overwrite: bool) -> bool:

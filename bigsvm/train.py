@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bigsvm.config import Config
     from bigsvm.display import Display
     from bigsvm.run_dir import RunDir
+    from bigsvm.solvers.problem import Problem
     from bigsvm.solvers.state import State
     from bigsvm.store import Dataset
     from bigsvm.training import Outcome, Training
@@ -87,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
-    parser = ArgumentParser(
+    parser = cli.Arguments(
         prog="python -m bigsvm.train",
         description="Train a sparse kernel SVM; the same command again goes on where it stopped.",
         epilog=EXAMPLES,
@@ -134,11 +135,11 @@ def train(
         run_dir.locked(),
         shown(time_left) as display,
     ):
-        training = set_up(config, run_dir, dataset, display, interruption, began, fresh)
         if test is not None:  # a test set that does not fit is better known now than at the end
-            open_test_set(test, training.make_model(training.state)).close()
+            open_test_set(test, dataset).close()
+        training = set_up(config, run_dir, dataset, display, interruption, began, fresh)
         outcome = training.run()
-        _warn_of_narrow_kernel(outcome.final, display)
+        _warn_of_useless_kernel(outcome.final, training.problem, display)
         summary = _summary(training, outcome)
         if outcome.status != "interrupted":
             model = training.make_model(outcome.final)
@@ -237,18 +238,28 @@ def set_up(
     )
 
 
-def _warn_of_narrow_kernel(state: "State", display: "Display") -> None:
-    """Patterns to which every kernel value is 0 look neither right nor wrong, and never join."""
+def _warn_of_useless_kernel(state: "State", problem: "Problem", display: "Display") -> None:
+    """Patterns of which the decision value is 0 look neither right nor wrong, and never join."""
     import numpy as np
 
     from bigsvm.solvers.state import IDLE
 
-    unseen = int(np.count_nonzero((state.role == IDLE) & (np.abs(state.gradient) < 1e-30)))
-    if unseen > len(state.role) // 100:
-        display.say(
-            f"warning: for {unseen:,} of {len(state.role):,} training patterns the decision value "
-            "is 0: the kernel is too narrow for this data; raise model.kernel.sigma (lower gamma)"
+    unseen = (state.role == IDLE) & (np.abs(state.gradient) < 1e-30)
+    if np.count_nonzero(unseen) <= len(state.role) // 100:
+        return
+    support = problem.backend.gather(np.flatnonzero(state.alpha)[:1])
+    seen_at_all = np.abs(problem.backend.matvec(support, np.ones(1))[unseen]).max() >= 1e-30
+    display.say(
+        f"warning: for {np.count_nonzero(unseen):,} of {len(state.role):,} training patterns the "
+        "decision value is 0: "
+        + (
+            "the kernel cannot tell them apart; lower model.kernel.sigma (raise gamma), or scale "
+            "the features (data.prepare.scaling)"
+            if seen_at_all
+            else "the kernel is too narrow for this data; raise model.kernel.sigma (lower gamma), "
+            "or scale the features (data.prepare.scaling)"
         )
+    )
 
 
 def _initial(config: "Config", n: int) -> int:

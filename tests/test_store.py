@@ -10,8 +10,16 @@ import pytest
 import zarr
 
 from bigsvm.errors import UserError
+from bigsvm.prepare import prepare
+from bigsvm.prepare_options import PrepareOptions
 from bigsvm.scaling import Scaling
-from bigsvm.store import CHUNK_BYTES, Dataset, fingerprint, open_dataset
+from bigsvm.store import (
+    CHUNK_BYTES,
+    Dataset,
+    fingerprint,
+    open_dataset,
+    verified_fingerprint,
+)
 from bigsvm.store_writer import About, StoreWriter
 
 FORMATS = ("s.zarr", "s.h5", "s.hdf5")
@@ -294,7 +302,7 @@ def test_damage_is_told_and_never_read_as_zeros(tmp_path: Path) -> None:
         store = write(tmp_path / f"{compression}.zarr", compression=compression)
         chunks = store / "train/X/c"
         os.truncate(chunks / "1/0", (chunks / "1/0").stat().st_size - 3)
-        with pytest.raises(UserError, match="rows 32 to 64 cannot be read"):
+        with pytest.raises(UserError, match="rows 32 to 64: cannot be read"):
             open_dataset(store).read(32, 64)
         (chunks / "1/0").unlink()
         with pytest.raises(UserError, match="row 32, column 0"):
@@ -306,6 +314,20 @@ def test_damage_is_told_and_never_read_as_zeros(tmp_path: Path) -> None:
     os.truncate(store, 3000)
     with pytest.raises(UserError, match="cannot be opened"):
         open_dataset(store)
+
+
+def test_rows_that_change_while_they_are_in_use(tmp_path: Path) -> None:
+    """Read again on every pass, they would make a mixture of two data sets, the model of none."""
+    options = PrepareOptions(rows=100, features=2, chunk_rows=32, compression="none")
+    prepare("synthetic", tmp_path / "s.zarr", options)
+    with open_dataset(tmp_path / "s.zarr") as data:
+        verified_fingerprint(data)
+        data.read(32, 64)
+        chunk = tmp_path / "s.zarr" / "train" / "X" / "c" / "1" / "0"
+        chunk.write_bytes(bytes(reversed(chunk.read_bytes())))
+        with pytest.raises(UserError, match="rows 32 to 64 are not what they were"):
+            data.read(32, 64)
+        data.read(0, 32)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -90,7 +90,7 @@ def _first_row(path: Path) -> tuple[int, str]:
 def _delimiter(asked: str | None, line: str) -> str:
     if asked is not None:
         character = "\t" if asked == "\\t" else asked
-        if len(character) != 1 or not character.isascii() or character in '"\r\n.+-0123456789':
+        if len(character) != 1 or not character.isascii() or character in '\0"\r\n.+-0123456789':
             raise UserError(f"delimiter: one character such as ',' or ';', not {asked!r}")
         return character
     outside_quotes = "".join(line.split('"')[::2])

@@ -3,6 +3,7 @@
 import bz2
 import contextlib
 import gzip
+import io
 import lzma
 import struct
 import zipfile
@@ -15,6 +16,7 @@ import numpy as np
 
 from bigsvm.errors import UserError
 from bigsvm.readers.wording import listed, reason
+from bigsvm.readers.xz import XzStream
 
 BLOCK_BYTES = 4 * 2**20
 MAX_LINE_BYTES = 64 * 2**20
@@ -65,7 +67,7 @@ def open_stream(path: Path) -> Iterator[IO[bytes]]:
             elif first.startswith(b"BZh"):
                 stream = closing.enter_context(bz2.BZ2File(stream))
             elif first.startswith(b"\xfd7zXZ\x00"):
-                stream = closing.enter_context(lzma.LZMAFile(stream))
+                stream = closing.enter_context(io.BufferedReader(XzStream(stream, str(path))))
             elif first.startswith(ZIP_MAGIC):
                 archive = closing.enter_context(zipfile.ZipFile(stream))
                 stream = closing.enter_context(archive.open(data_member(path, archive)))
@@ -86,9 +88,16 @@ def data_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     known = [member for member in members if Path(member.filename).name == "MiniBooNE_PID.txt"]
     for candidates in (members, known):
         if len(candidates) == 1:
-            return candidates[0]
+            return bounded(path, candidates[0])
     names = listed([member.filename for member in members]) or "nothing"
     raise UserError(f"{path}: a zip must hold one data file; this one holds {names}")
+
+
+def bounded(path: Path, member: zipfile.ZipInfo) -> zipfile.ZipInfo:
+    """Refuse a member whose method lets the file say how much memory its reader needs."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2):
+        raise UserError(f"{path}: {member.filename} is packed in an unusual way; zip it again")
+    return member
 
 
 def read_some(path: Path, stream: IO[bytes], size: int) -> bytes:

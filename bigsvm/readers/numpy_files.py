@@ -15,7 +15,7 @@ from numpy.lib import format as npy_format
 from bigsvm.errors import UserError
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions, batch_rows
 from bigsvm.readers.columns import check_features, column_position
-from bigsvm.readers.decompress import DAMAGE, read_some
+from bigsvm.readers.decompress import DAMAGE, bounded, read_some
 from bigsvm.readers.finite import clean_labels, finite_rows
 from bigsvm.readers.wording import listed, reason, shown
 
@@ -88,6 +88,8 @@ class NpzReader:
                 self.y_name: str | None = None
                 if options.with_labels:
                     self.y_name = self._choose(arrays, str(options.label_column or "y"))
+                for name in filter(None, (self.x_name, self.y_name)):
+                    bounded(path, archive.getinfo(f"{name}.npy"))
                 self._check(archive)
         except DAMAGE as failure:
             raise UserError(f"{path}: not a readable npz file ({reason(failure)})") from failure

@@ -1,0 +1,263 @@
+"""Attack trainings in every way we can think of, and see whether they come to the same bits.
+
+    python scripts/campaign.py --minutes 30
+
+Draws some problems (data, algorithm, kernel, schedule), trains each of them undisturbed, and then
+again and again: with another form of the data, another interval of checkpoints, and one or two
+attacks at random moments. Afterwards the same command finishes the run. A deviation is a model,
+snapshot or summary that differs from the undisturbed run's, an iteration lost that was saved, a
+traceback, a wrong exit code, a hang, or a temporary file left over.
+
+Needs Linux; the attacks on a small disk need the right to mount one, and are left out otherwise.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parent.parent
+sys.path.insert(0, str(REPOSITORY))
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])
+)
+os.environ["NUMBA_NUM_THREADS"] = "1"
+
+from campaign_attacks import ATTACKS, ON_A_SMALL_DISK, Trial, copy, small_disk  # noqa: E402
+
+from bigsvm.prepare import prepare  # noqa: E402
+from bigsvm.prepare_options import PrepareOptions  # noqa: E402
+
+KERNELS: list[dict[str, Any]] = [
+    {"name": "rbf", "sigma": 1},
+    {"name": "laplacian", "sigma": 2},
+    {"name": "linear"},
+    {"name": "poly", "degree": 2, "gamma": 0.5, "coef0": 1},
+]
+# Who computes; the result is to be the same. A backend of more than one process adds its own
+# attacks (a worker killed) to ATTACKS.
+CLUSTERS: list[dict[str, Any]] = [{"kind": "none"}]
+# Forms of one and the same data.
+FORMS = {"one chunk.zarr": 10_000, "small chunks.zarr": 64, "chunks.h5": 100}
+TIMES = ("train_seconds", "peak_rss_bytes")
+
+
+@dataclass
+class Problem:
+    """What is to be trained, and what the undisturbed run made of it."""
+
+    data: str
+    settings: dict[str, Any]
+    expected: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.data}, {self.settings['model']}, {self.settings['solver']['schedule']}"
+
+
+@dataclass
+class Tally:
+    """What was done, and what came of it."""
+
+    runs: int = 0
+    starts: int = 0
+    resumes: int = 0
+    attacks: Counter[str] = field(default_factory=Counter)
+    deviating: Counter[str] = field(default_factory=Counter)
+    deviations: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, number: int, problem: Problem, names: list[str], trial: Trial) -> None:
+        with self.lock:
+            self.runs += 1
+            self.starts += trial.starts
+            self.resumes += trial.resumes
+            self.attacks.update(names)
+            if trial.deviations:
+                self.deviating.update(names)
+                about = f"run {number} ({problem}; {', '.join(names)})"
+                self.deviations += [f"{about}: {what}" for what in trial.deviations]
+
+    def __str__(self) -> str:
+        lines = [f"{'attack':<30}{'times':>8}{'in runs that deviated':>24}"]
+        for name, times in sorted(self.attacks.items()):
+            lines.append(f"{name:<30}{times:>8,}{self.deviating[name]:>24,}")
+        lines += [f"  {deviation}" for deviation in self.deviations]
+        lines.append(
+            f"{self.runs:,} attacked runs, {self.attacks.total():,} attacks, "
+            f"{self.starts:,} starts, {self.resumes:,} resumes, {len(self.deviations)} deviations"
+        )
+        return "\n".join(lines)
+
+
+class Campaign:
+    """Problems, and the folder in which they are tried."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.seed = seed
+        self.tally = Tally()
+
+    def make_data(self) -> list[str]:
+        """Made-up and real data, small, in several forms; the names of the data sets."""
+        options = PrepareOptions(scaling="standard")
+        sources = {"synthetic": options.model_copy(update={"rows": 400, "features": 4})}
+        real = Path(os.environ.get("BIGSVM_DATA", "/nonexistent"))
+        for name in ("sonar.all-data", "heart_scale"):
+            if (real / name).is_file():
+                sources[str(real / name)] = options
+        for source, asked in sources.items():
+            folder = self.folder / Path(source).name
+            folder.mkdir()
+            for form, rows in FORMS.items():
+                prepare(source, folder / form, asked.model_copy(update={"chunk_rows": rows}))
+        return [Path(source).name for source in sources]
+
+    def draw_problem(self, data: str, chance: random.Random) -> Problem:
+        """A problem at random, trained undisturbed."""
+        model = {
+            "algorithm": chance.choice(["mfw", "fw"]),
+            "C": chance.choice([1.0, 10.0, 100.0]),
+            "kernel": chance.choice(KERNELS),
+        }
+        solver = {
+            "schedule": chance.choice(["exact", "block"]),
+            "hot_set": 16,
+            "tolerance": 1e-8,
+            "max_iterations": chance.choice([600, 1500, 3000]),
+            "threads": 1,
+        }
+        problem = Problem(data, {"model": model, "solver": solver})
+        run_dir = Path(tempfile.mkdtemp(dir=self.folder)) / "undisturbed"
+        config = self._config(problem, self.folder / data / "one chunk.zarr", {}, run_dir)
+        run_well("bigsvm.train", str(config), "--run-dir", str(run_dir))
+        problem.expected = result_of(run_dir)
+        return problem
+
+    def attack(self, number: int, problem: Problem) -> None:
+        """One run: attacked, finished, compared."""
+        chance = random.Random(f"{self.seed} {number}")
+        with ExitStack() as stack:
+            folder = Path(tempfile.mkdtemp(dir=self.folder))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            disk = stack.enter_context(small_disk(folder / "disk"))
+            attacks = ATTACKS | (ON_A_SMALL_DISK if disk else {})
+            kinds = sorted(attacks)
+            names = [kinds[number % len(kinds)]]  # each in its turn, and sometimes one more
+            names += chance.choices(kinds, k=chance.choice([0, 0, 1]))
+            on_disk = disk is not None and bool(ON_A_SMALL_DISK.keys() & set(names))
+            run_dir = (disk if on_disk and disk else folder) / "run"
+            form = chance.choice(sorted(FORMS))
+            copy(self.folder / problem.data / form, folder / form)
+            saving = {
+                "checkpoint_every": chance.choice([5, 20, 60, 200]),
+                "keep_checkpoints": chance.choice([1, 2, 3]),
+            }
+            config = self._config(problem, folder / form, saving, folder)
+            command = [sys.executable, "-m", "bigsvm.train", str(config), "--run-dir", str(run_dir)]
+            iterations = problem.expected["summary"]["iterations"]
+            trial = Trial(command, run_dir, folder / form, folder, iterations, chance)
+            for name in names:
+                attacks[name](trial)
+            if trial.end(trial.start(), 0) == 0:
+                trial.deviations += differences(problem.expected, result_of(run_dir))
+                trial.deviations += [f"{path.name}: left over" for path in run_dir.rglob(".*")]
+        self.tally.add(number, problem, names, trial)
+
+    def _config(self, problem: Problem, store: Path, saving: dict[str, Any], beside: Path) -> Path:
+        chance = random.Random(f"{self.seed} {beside}")
+        config = beside.parent / f"{beside.name}.yaml"
+        values = {
+            "data": {"train": str(store)},
+            **problem.settings,
+            "run": {"snapshot_every": 200, **saving},
+            "cluster": chance.choice(CLUSTERS),
+        }
+        config.write_text(json.dumps(values))  # JSON is YAML
+        return config
+
+
+def run_well(module: str, *arguments: str) -> None:
+    """Run a command that nothing disturbs."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments], capture_output=True, text=True
+    )
+    if done.returncode:
+        sys.exit(f"{module} {' '.join(arguments)} failed undisturbed:\n{done.stderr}")
+
+
+def result_of(run_dir: Path) -> dict[str, Any]:
+    """All of a finished run that must not depend on what happened on the way."""
+    files = [run_dir / "model.safetensors", *sorted((run_dir / "snapshots").iterdir())]
+    summary = json.loads((run_dir / "summary.json").read_text())
+    return {
+        "summary": {key: value for key, value in summary.items() if key not in TIMES},
+        **{str(file.relative_to(run_dir)): file.read_bytes() for file in files},
+    }
+
+
+def differences(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """What differs between two finished runs."""
+    return [
+        f"{name}: not what the undisturbed run has"
+        for name in sorted(expected.keys() | found.keys())
+        if expected.get(name) != found.get(name)
+    ]
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--minutes", type=float, default=10.0, metavar="M", help="begin no run later (default 10)")
+    add("--runs", type=int, default=10**9, metavar="N", help="nor more of them than this")
+    add("--seed", type=int, default=0, metavar="S", help="of problems and attacks (default 0)")
+    add("--problems", type=int, default=20, metavar="P", help="how many to draw (default 20)")
+    add("--jobs", type=int, default=os.cpu_count(), metavar="J", help="runs at a time")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run the script."""
+    arguments = parse_arguments()
+    chance = random.Random(arguments.seed)
+    with tempfile.TemporaryDirectory(prefix="campaign-") as folder:
+        campaign = Campaign(Path(folder), arguments.seed)
+        names = campaign.make_data()
+        drawn = [names[k % len(names)] for k in range(arguments.problems)]
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            seeds = [random.Random(chance.random()) for _ in drawn]
+            problems = list(pool.map(campaign.draw_problem, drawn, seeds))
+        deadline = time.monotonic() + 60 * arguments.minutes
+        numbers = iter(range(1, arguments.runs + 1))
+        taking = threading.Lock()
+
+        def work() -> None:
+            while time.monotonic() < deadline:
+                with taking:
+                    number = next(numbers, None)
+                if number is None:
+                    return
+                campaign.attack(number, problems[number % len(problems)])
+
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            for worker in [pool.submit(work) for _ in range(arguments.jobs)]:
+                worker.result()
+    print(campaign.tally)
+    return 1 if campaign.tally.deviations or not campaign.tally.runs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
