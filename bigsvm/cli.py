@@ -13,6 +13,7 @@ COMMANDS = {
     "evaluate": "every snapshot of a run against a test set",
     "predict": "stream a store or a file through a model",
     "export": "a model for ONNX Runtime or LIBSVM",
+    "inspect": "what is inside a model, a run or a store",
 }
 
 
