@@ -49,10 +49,14 @@ class Scorer:
             self._kernel = Kernel(**model.kernel)
             fresh = ~np.isin(model.support_index, known)
             known = np.concatenate([known, model.support_index[fresh]])
-            fresh_rows.append(model.support_vectors[fresh])
+            everything = bool(fresh.all())
+            fresh_rows.append(model.support_vectors if everything else model.support_vectors[fresh])
             weights.append((model.support_index, model.dual_coef))
         order = np.argsort(known)
-        self._rows = np.concatenate(fresh_rows)[order]
+        if len(fresh_rows) == 1 and (np.diff(known) > 0).all():
+            self._rows = fresh_rows[0]  # a large model alone: no copy
+        else:
+            self._rows = np.concatenate(fresh_rows)[order]
         self._coef = np.zeros((len(known), len(weights)))
         for column, (index, coef) in enumerate(weights):
             self._coef[np.searchsorted(known, index, sorter=order), column] = coef
