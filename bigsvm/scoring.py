@@ -110,9 +110,9 @@ def decided(
 
 def pieces_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[Piece]:
     """The rows of a data set, a chunk at a time."""
-    signs = dataset.labels() if with_labels else None
     for start, stop in dataset.spans():
-        yield Piece(start, dataset.read(start, stop), None if signs is None else signs[start:stop])
+        signs = dataset.signs(start, stop) if with_labels else None
+        yield Piece(start, dataset.read(start, stop), signs)
 
 
 def open_test_set(spec: Spec, model: Model) -> Dataset:
