@@ -1,7 +1,8 @@
 """A model as an ONNX graph: raw rows in, labels and decision values out.
 
-Plain operators in float64 rather than the operator SVMClassifier, which adds up in float32 and has
-no laplacian kernel. The rows pass in blocks, so that a large batch takes little memory.
+Plain operators in float64 rather than SVMClassifier, which adds up in float32 (one label of the
+MiniBooNE test set comes out wrong) and has no laplacian kernel. The rows pass in blocks, so that a
+large batch takes little memory.
 """
 
 from __future__ import annotations
