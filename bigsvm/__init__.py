@@ -3,11 +3,15 @@
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["Model", "load_model"]
+__all__ = ["BigSVC", "Model", "load_model"]
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use, so that commands start quickly."""
+    if name == "BigSVC":
+        from bigsvm.estimator import BigSVC
+
+        return BigSVC
     if name in __all__:
         from bigsvm import model
 

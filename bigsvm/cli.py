@@ -18,6 +18,8 @@ COMMANDS = {
     "train": "train a model, or go on where the last run stopped",
     "evaluate": "every snapshot of a run against a test set",
     "predict": "stream a store or a file through a model",
+    "export": "a model for ONNX Runtime or LIBSVM",
+    "inspect": "what is inside a model, a run or a store",
 }
 
 

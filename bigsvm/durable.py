@@ -27,6 +27,21 @@ def written_whole(path: Path) -> Iterator[Path]:
         raise
 
 
+def publish_folder(folder: Path, path: Path, aside: Path) -> None:
+    """Give a finished folder (or file) its name: the data reaches the disk before the name does.
+
+    A folder cannot be replaced in one step, so that an old one goes to `aside` first.
+    """
+    for written in (folder, *folder.rglob("*")):
+        descriptor = os.open(written, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+    if path.is_dir():
+        path.rename(aside)
+    folder.replace(path)
+    fsync_directory(path.parent)
+
+
 def fsync_directory(directory: Path) -> None:
     """Make renames inside `directory` survive a power cut."""
     descriptor = os.open(directory, os.O_RDONLY)

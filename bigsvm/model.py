@@ -68,7 +68,9 @@ class Model:
         """Number of features of a row."""
         return int(self.support_vectors.shape[1])
 
-    def decision_function(self, X: np.ndarray, *, scaled: bool = False) -> np.ndarray:
+    def decision_function(
+        self, X: np.ndarray, *, scaled: bool = False, precise: bool = False
+    ) -> np.ndarray:
         """The decision values of rows.
 
         Parameters
@@ -77,6 +79,8 @@ class Model:
             Raw rows, as they were before `prepare` scaled them.
         scaled : bool
             The rows are scaled already, as in a prepared store.
+        precise : bool
+            Kernel values in float64, as ONNX Runtime and LIBSVM compute them: many times slower.
         """
         X = np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
@@ -84,6 +88,7 @@ class Model:
                 f"rows of shape {X.shape} given to a model of {self.n_features} features; "
                 f"it takes (rows, {self.n_features})"
             )
+        from bigsvm.double_precision import precise_decisions
         from bigsvm.kernels import Kernel, block_of, products
 
         kernel, coef = Kernel(**self.kernel), self.dual_coef[:, None]
@@ -98,7 +103,12 @@ class Model:
                     f"row {start + row}, column {column} (counted from 0) is not a finite number; "
                     "replace it or leave out the row"
                 )
-            products(kernel, block_of(rows, start), self.support_vectors, coef, decision)
+            if precise:
+                decision[0, start : start + len(rows)] = precise_decisions(
+                    kernel, rows, self.support_vectors, self.dual_coef
+                )
+            else:
+                products(kernel, block_of(rows, start), self.support_vectors, coef, decision)
         return decision[0]
 
     def predict(self, X: np.ndarray, *, scaled: bool = False) -> np.ndarray:

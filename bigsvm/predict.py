@@ -70,8 +70,9 @@ def predict(
     source : Path
         A store, a group in one, or a file of raw rows.
     out : Path
-        `*.csv` or `*.parquet` with the columns row (from 0), decision, label; or `*.npy` with the
-        decision values. It appears whole or not at all.
+        `*.csv` or `*.parquet` with the columns row (from 0), decision, label; `*.zarr` with the
+        arrays decision and label; or `*.npy` with the decision values. It appears whole or not at
+        all.
     options : ReadOptions, optional
         How to read a file; `with_labels=False` where there are no labels, in a store too.
     arrays : (name of X, name of y)
@@ -85,6 +86,8 @@ def predict(
         out.exists() and other.exists() and out.samefile(other) for other in (model_file, source)
     ):
         raise UserError(f"{out}: is an input, too; choose another name for the output")
+    if out.resolve() in source.resolve().parents:
+        raise UserError(f"{out}: holds the input {source}; choose another name for the output")
     model = load_model(model_file)
     options = options or ReadOptions()
     counts = np.zeros(2, np.int64)
@@ -172,7 +175,8 @@ def _open_file(path: Path, options: ReadOptions, model: "Model") -> Source:
     if reader.d == model.n_features + 1 and not options.with_labels:
         advice = " (is one column the labels? then leave out --no-labels)"
     check_features(model, reader.d, str(path), advice)
-    return Source(str(path), None, _pieces_of_file(path, reader, options, model), raw=True)
+    rows: int | None = getattr(reader, "n", None)  # text does not say it beforehand
+    return Source(str(path), rows, _pieces_of_file(path, reader, options, model), raw=True)
 
 
 def _pieces_of_file(
@@ -190,6 +194,7 @@ def _pieces_of_file(
 EXAMPLES = """examples:
   python -m bigsvm.predict runs/mb/model.safetensors mb.zarr/test predictions.csv
   python -m bigsvm.predict runs/mb/model.safetensors new.csv.gz predictions.parquet --no-labels
+  python -m bigsvm.predict runs/mb/model.safetensors new.parquet predictions.zarr --no-labels
   python -m bigsvm.predict runs/mb/snapshots/model-00005000.safetensors mine.h5 f.npy --x features
 
 Raw rows are scaled as the model's training data was; a prepared store says itself that it is
@@ -208,8 +213,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     add("model", metavar="MODEL", type=Path, help="a model or snapshot, *.safetensors")
     add("source", metavar="INPUT", type=Path, help="a store (Zarr, HDF5), or a file: LIBSVM, CSV, "
         "TSV, Parquet, npy, npz, MiniBooNE text; text also gz, bz2, xz")  # fmt: skip
-    add("out", metavar="OUT", type=Path, help="*.csv or *.parquet (row, decision, label), or *.npy "
-        "(decision values)")  # fmt: skip
+    add("out", metavar="OUT", type=Path, help="*.csv or *.parquet (row, decision, label), *.zarr "
+        "(decision, label) or *.npy (decision values)")  # fmt: skip
     add("--no-labels", action="store_true", help="there are none, or they do not matter: in a "
         "file every column is a feature")  # fmt: skip
     add("--overwrite", action="store_true", help="replace an existing OUT")

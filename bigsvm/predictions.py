@@ -1,4 +1,4 @@
-"""Predictions on their way to a file: CSV, Parquet or npy, written as they come."""
+"""Predictions on their way to the disk: CSV, Parquet, Zarr or npy, written as they come."""
 
 import csv
 import io
@@ -9,11 +9,12 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from bigsvm.durable import written_whole
+from bigsvm.durable import publish_folder, written_whole
 from bigsvm.errors import UserError
+from bigsvm.hidden_folder import hidden_folder
 
 COLUMNS = ("row", "decision", "label")
-ROW_GROUP = 2**20  # rows: Parquet in small pieces is slow to read
+ROW_GROUP = 2**20  # rows: Parquet and Zarr in small pieces are slow to read
 
 
 class Writer(Protocol):
@@ -105,29 +106,76 @@ class NpyPredictions:
         np.lib.format.write_array_header_1_0(self._file, about)
 
 
+class ZarrPredictions:
+    """A group with the arrays decision and label, in chunks of ROW_GROUP rows."""
+
+    def __init__(self, folder: Path) -> None:
+        import zarr
+
+        self._group = zarr.create_group(folder, zarr_format=3)
+        self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def append(self, start: int, decision: np.ndarray, label: np.ndarray) -> None:
+        """See `Writer`."""
+        self._waiting.append((decision, label))
+        while sum(len(decision) for decision, _ in self._waiting) >= ROW_GROUP:
+            self._write_chunk()
+
+    def _write_chunk(self) -> None:
+        """Write a whole chunk of what waits, or all that is left of it at the end."""
+        decision, label = map(np.concatenate, zip(*self._waiting, strict=True))
+        self._waiting = [(decision[ROW_GROUP:], label[ROW_GROUP:])]
+        for name, values in (("decision", decision), ("label", label)):
+            if name not in self._group:
+                kind = str if values.dtype.kind == "U" else values.dtype
+                self._group.create_array(name, shape=(0,), chunks=(ROW_GROUP,), dtype=kind)
+            array: Any = self._group[name]
+            array.append(values[:ROW_GROUP])
+
+    def close(self) -> None:
+        """See `Writer`."""
+        if any(len(decision) for decision, _ in self._waiting):
+            self._write_chunk()
+
+
 KINDS: dict[str, type] = {
     ".csv": CsvPredictions,
     ".parquet": ParquetPredictions,
     ".npy": NpyPredictions,
+    ".zarr": ZarrPredictions,
 }
 
 
 def check_output(path: Path, overwrite: bool) -> None:
     """Refuse an output that cannot, or should not, be written."""
     if path.suffix.lower() not in KINDS:
-        raise UserError(f"{path}: name the output *.csv, *.parquet or *.npy, which says its format")
+        raise UserError(
+            f"{path}: name the output *.csv, *.parquet, *.zarr or *.npy, which says its format"
+        )
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; create it first")
-    if path.is_dir():
+    zarr = path.suffix.lower() == ".zarr"
+    if path.is_dir() and not (zarr and (path / "zarr.json").exists()):
         raise UserError(f"{path}: is a folder; choose another name")
+    if path.is_file() and zarr:
+        raise UserError(f"{path}: is a file, and a Zarr group is a folder; choose another name")
     if path.exists() and not overwrite:
         raise UserError(f"{path}: exists already; --overwrite replaces it")
 
 
 @contextmanager
 def open_predictions(path: Path) -> Iterator[Writer]:
-    """Yield a writer; the file appears whole when the block ends well, or not at all."""
+    """Yield a writer; the output appears whole when the block ends well, or not at all."""
+    writer: Writer
+    kind = KINDS[path.suffix.lower()]
+    if kind is ZarrPredictions:
+        with hidden_folder(path, "partial") as folder:
+            writer = ZarrPredictions(folder / path.name)
+            yield writer
+            writer.close()
+            publish_folder(folder / path.name, path, aside=folder / "replaced")
+        return
     with written_whole(path) as temporary, temporary.open("wb") as file:
-        writer: Writer = KINDS[path.suffix.lower()](file)
+        writer = kind(file)
         yield writer
         writer.close()

@@ -63,10 +63,14 @@ class Scorer:
             self._kernel = Kernel(**model.kernel)
             fresh = ~np.isin(model.support_index, known)
             known = np.concatenate([known, model.support_index[fresh]])
-            fresh_rows.append(model.support_vectors[fresh])
+            everything = bool(fresh.all())
+            fresh_rows.append(model.support_vectors if everything else model.support_vectors[fresh])
             weights.append((model.support_index, model.dual_coef))
         order = np.argsort(known)
-        self._rows = np.concatenate(fresh_rows)[order]
+        if len(fresh_rows) == 1 and (np.diff(known) > 0).all():
+            self._rows = fresh_rows[0]  # a large model alone: no copy
+        else:
+            self._rows = np.concatenate(fresh_rows)[order]
         self._coef = np.zeros((len(known), len(weights)))
         for column, (index, coef) in enumerate(weights):
             self._coef[np.searchsorted(known, index, sorter=order), column] = coef
@@ -120,12 +124,11 @@ def decided(
 
 def pieces_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[Piece]:
     """The rows of a data set, a chunk at a time; then they must have been those once written."""
-    signs = dataset.labels() if with_labels else None
     digest = begin_fingerprint(dataset.n, dataset.d)
     for start, stop in dataset.spans():
         rows = dataset.read(start, stop)
         digest.update(rows)
-        yield Piece(start, rows, None if signs is None else signs[start:stop])
+        yield Piece(start, rows, dataset.signs(start, stop) if with_labels else None)
     if with_labels:  # they are part of the fingerprint
         dataset.check_written(digest)
 

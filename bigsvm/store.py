@@ -54,7 +54,7 @@ class Dataset:
         self._flip = False
         self._checksums: dict[tuple[int, int], int] = {}
         self._classes: Classes | None = None
-        prepared = "fingerprint" in about and "classes" in about
+        self._prepared = prepared = "fingerprint" in about and "classes" in about
         self.path = where
         self.n, self.d = (int(size) for size in x.shape)
         chunks = x.chunks or (rows_of_about(CHUNK_BYTES, self.d), self.d)
@@ -106,24 +106,34 @@ class Dataset:
 
     def labels(self) -> np.ndarray:
         """All labels as (n,) int8 in {-1, +1}; the array is shared, so it is read-only."""
+        if self._signs is None:
+            parts = [self.signs(start, stop) for start, stop in self._label_spans()]
+            self._signs = np.concatenate(parts)
+            self._signs.setflags(write=False)
+        return self._signs
+
+    def signs(self, start: int, stop: int) -> np.ndarray:
+        """The labels of rows start to stop as int8 in {-1, +1}, read now and not kept."""
         if self._y is None:
             raise UserError(f"{self.path}: was opened without labels")
-        if self._signs is None:
-            signs = np.asarray(_read_labels(self._y, 0, self.n, self.path), dtype=np.int8)
-            if wrong := np.flatnonzero(np.abs(signs) != 1).tolist():
-                raise UserError(
-                    f"{self.path}: label {signs[wrong[0]]} in row {wrong[0]} (counted from 0) is "
-                    "neither -1 nor +1; the store is damaged, make it again"
-                )
-            self._keep(-signs if self._flip else signs)
-        assert self._signs is not None
-        return self._signs
+        found = _read_labels(self._y, start, stop, self.path)
+        if not self._prepared:
+            return to_signs(found, self.classes, self.path)
+        signs = np.asarray(found, dtype=np.int8)
+        if wrong := np.flatnonzero(np.abs(signs) != 1).tolist():
+            raise UserError(
+                f"{self.path}: label {signs[wrong[0]]} in row {start + wrong[0]} (counted from 0) "
+                "is neither -1 nor +1; the store is damaged, make it again"
+            )
+        return -signs if self._flip else signs
 
     def check_written(self, digest: Any) -> None:
         """Refuse rows that are not those once written; `digest` has been fed all of them."""
         if self.recorded_fingerprint is None:
             return
-        digest.update(-self.labels() if self._flip else self.labels())
+        for start, stop in self._label_spans():
+            signs = self.signs(start, stop)
+            digest.update(-signs if self._flip else signs)
         if digest.hexdigest() != self.recorded_fingerprint:
             raise UserError(
                 f"{self.path}: its content is not what was written (fingerprint "
@@ -168,10 +178,6 @@ class Dataset:
     ) -> None:
         self.close()
 
-    def _keep(self, signs: np.ndarray) -> None:
-        signs.setflags(write=False)
-        self._signs = signs
-
     def _find_classes(self, positive: Label | None, classes: Classes | None) -> None:
         """Settle which original label is which sign."""
         if self._classes is not None:
@@ -188,17 +194,17 @@ class Dataset:
             return
         if classes is None:
             values: set[Label] = set()
-            for part in self._label_blocks():
+            for start, stop in self._label_spans():
+                part = _read_labels(self._y, start, stop, self.path)
                 values.update(distinct(part, self.path).values())
             classes = choose_classes(values, positive, self.path)
         self._classes = classes
-        self._keep(
-            np.concatenate([to_signs(part, classes, self.path) for part in self._label_blocks()])
-        )
+        for start, stop in self._label_spans():
+            self.signs(start, stop)  # a label of neither class is better known now
 
-    def _label_blocks(self) -> Iterator[np.ndarray]:
+    def _label_spans(self) -> Iterator[tuple[int, int]]:
         for start in range(0, self.n, LABELS_AT_A_TIME):
-            yield _read_labels(self._y, start, min(start + LABELS_AT_A_TIME, self.n), self.path)
+            yield start, min(start + LABELS_AT_A_TIME, self.n)
 
 
 def open_dataset(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.durable import fsync_directory
+from bigsvm.durable import publish_folder
 from bigsvm.errors import UserError
 from bigsvm.hidden_folder import hidden_folder
 from bigsvm.labels import Classes
@@ -163,19 +162,9 @@ class StoreWriter:
         )
 
     def _publish(self) -> None:
-        """Data to the disk first, then the name."""
-        files = [self._unfinished, *self._unfinished.rglob("*")]
-        for path in files:
-            descriptor = os.open(path, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.close(descriptor)
         if self.path.exists() and not self._overwrite:
             raise UserError(f"{self.path}: another process has made it in the meantime")
-        if self.path.is_dir():
-            # A folder cannot be replaced in one step: the old one steps aside first.
-            self.path.rename(self._folder / "replaced")
-        self._unfinished.replace(self.path)
-        fsync_directory(self.path.parent)
+        publish_folder(self._unfinished, self.path, aside=self._folder / "replaced")
 
 
 class _Part:

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import small_run
+import zarr
 from small_run import make_model, make_store
 
 from bigsvm import predictions
 from bigsvm.errors import UserError
 from bigsvm.model import Model, load_model
 from bigsvm.predict import main
+from bigsvm.predict import predict as bigsvm_predict
 from bigsvm.store import open_dataset
 from bigsvm.synthetic import synthetic_reader
 
@@ -93,6 +96,60 @@ def test_parquet_and_npy_hold_the_same(
     decisions = np.load(tmp_path / "out.npy")
     assert decisions.dtype == np.float64 and decisions.shape == (2500,)
     assert decisions.tobytes() == expected.tobytes() == table["decision"].to_numpy().tobytes()
+
+
+@pytest.mark.parametrize("classes", [(-1, 1), ("a \u00fc", "signal"), (0.5, 2.5)])
+@pytest.mark.parametrize("chunk", [100, 833, 2500, 10_000])
+def test_zarr_holds_the_same(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, classes: tuple
+) -> None:
+    model = make_model(folder / "s.zarr", 1, 50, classes=classes)
+    model.save(tmp_path / "model.safetensors")
+    monkeypatch.setattr(predictions, "ROW_GROUP", chunk)
+    monkeypatch.setattr("bigsvm.readers.BATCH_BYTES", 8 * 6 * 300)
+    np.save(tmp_path / "rows.npy", raw_rows()[0])
+    predict(tmp_path, tmp_path / "rows.npy", tmp_path / "out.zarr", "--no-labels", "--quiet")
+    expected = model.decision_function(raw_rows()[0])
+    made = zarr.open_group(tmp_path / "out.zarr", mode="r")
+    assert made["decision"].chunks == (chunk,)
+    assert made["decision"][:].tobytes() == expected.tobytes()
+    assert made["label"][:].tolist() == model.labels_of(expected).tolist()
+
+
+def test_a_zarr_output_replaces_only_what_it_may(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.zarr"
+    predict(folder, folder / "raw.csv", out)
+    assert "--overwrite" in refused(folder, folder / "raw.csv", out)
+    (out / "kept").write_text("")
+    (tmp_path / "bad.csv").write_text("1,2,3,4,5,1\n1,2,x,4,5,1\n")
+    refused(folder, tmp_path / "bad.csv", out, "--overwrite")
+    assert (out / "kept").exists()
+    predict(folder, folder / "raw.csv", out, "--overwrite")
+    assert not (out / "kept").exists()
+    assert zarr.open_group(out, mode="r")["decision"].shape == (2500,)
+    store = make_store(tmp_path / "mine.zarr", rows=300)
+    assert "holds the input" in refused(folder, store / "test", store, "--overwrite")
+    assert (store / "test").is_dir()
+    (tmp_path / "folder.zarr").mkdir()
+    assert "is a folder" in refused(
+        folder, folder / "raw.csv", tmp_path / "folder.zarr", "--overwrite"
+    )
+
+
+def test_the_progress_knows_the_end_where_the_file_tells(folder: Path, tmp_path: Path) -> None:
+    X, y = raw_rows(500)
+    pq.write_table(
+        pa.table({**{str(k): X[:, k] for k in range(5)}, "class": y}), tmp_path / "rows.parquet"
+    )
+    for source, total in ((tmp_path / "rows.parquet", 500), (folder / "raw.csv", None)):
+        seen = []
+        bigsvm_predict(
+            folder / "model.safetensors",
+            source,
+            tmp_path / f"{source.suffix}.npy".lstrip("."),
+            progress=lambda what, done, total, seen=seen: seen.append((done, total)),
+        )
+        assert seen[-1] == (total or 2500, total)
 
 
 def test_text_labels_and_many_batches(

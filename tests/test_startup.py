@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from trainings import command, environment
 
+from bigsvm.cli import COMMANDS
+
 HEAVY = ("numba", "zarr", "h5py", "pyarrow", "matplotlib", "sklearn", "dask", "scipy", "rich")
+HEAVY += ("onnx",)
 
 
-@pytest.mark.parametrize("name", ["train", "prepare", "evaluate", "predict"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help_imports_nothing_heavy(name: str) -> None:
     code = (
         "import sys, bigsvm.cli\n"

@@ -38,8 +38,8 @@ class NpyReader:
             self.header = _read_header(path, file)
             self.start = file.tell()
         _check_table(path, self.header, "the array")
-        n, columns = self.header.shape
-        if path.stat().st_size - self.start < n * columns * self.header.dtype.itemsize:
+        self.n, columns = self.header.shape
+        if path.stat().st_size - self.start < self.n * columns * self.header.dtype.itemsize:
             raise UserError(f"{path}: the file ends before its array does; fetch it again")
         self.label_column: int | None = None
         if options.with_labels:

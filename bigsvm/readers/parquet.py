@@ -21,9 +21,9 @@ class ParquetReader:
         self.path = path
         with _readable(path) as file:
             schema = file.schema_arrow
-            rows = file.metadata.num_rows
+            self.n = file.metadata.num_rows
         names = list(schema.names)
-        if rows == 0 or not names:
+        if self.n == 0 or not names:
             raise UserError(f"{path}: no rows in it")
         if len(names) > MAX_FEATURES:
             raise UserError(f"{path}: {len(names)} columns, the limit is {MAX_FEATURES}")

@@ -1,0 +1,63 @@
+"""Decision values in float64, as other programs compute them from an exported model.
+
+`bigsvm.kernels` rounds every kernel value to float32, for speed. Here nothing is rounded but the
+constants, which are the ones used there: so this is what those values are an approximation of.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numba import njit, prange
+
+from bigsvm.kernels import NAMES, Kernel
+
+# exp(-t) is computed for t up to this and stays the same beyond: 2^-126, the least normal float32.
+LARGEST_EXPONENT = 126 * math.log(2)
+_RBF, _LAPLACIAN, _LINEAR, _POLY = (
+    NAMES.index(name) for name in ("rbf", "laplacian", "linear", "poly")
+)
+
+
+def as_computed(kernel: Kernel) -> Kernel:
+    """The kernel with its parameters as float32 holds them: others would differ by 1e-8."""
+    _, gamma, coef0, degree = kernel.parameters
+    exponential = kernel.name in ("rbf", "laplacian")  # there gamma is kept for powers of two
+    rate = float(gamma) * math.log(2) if exponential else float(gamma)
+    return replace(kernel, gamma=rate, coef0=float(coef0), degree=degree)
+
+
+def precise_decisions(
+    kernel: Kernel, rows: np.ndarray, support_vectors: np.ndarray, coef: np.ndarray
+) -> np.ndarray:
+    """sum_j coef_j k(support vector j, row i) for rows scaled already and rounded to float32."""
+    exact = as_computed(kernel)
+    rows = np.ascontiguousarray(rows, np.float32)
+    parameters = (NAMES.index(exact.name), exact.gamma, exact.coef0, exact.degree)
+    return _decisions(rows, np.ascontiguousarray(support_vectors), coef, *parameters)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _decisions(  # type: ignore[no-untyped-def]
+    rows, support_vectors, coef, kind, gamma, coef0, degree
+):
+    out = np.zeros(len(rows))
+    for i in prange(len(rows)):
+        total = 0.0
+        for j in range(len(coef)):
+            value = 0.0
+            for k in range(rows.shape[1]):
+                x, z = np.float64(rows[i, k]), np.float64(support_vectors[j, k])
+                if kind == _RBF:
+                    value += (x - z) * (x - z)
+                elif kind == _LAPLACIAN:
+                    value += abs(x - z)
+                else:
+                    value += x * z
+            if kind == _RBF or kind == _LAPLACIAN:  # noqa: SIM109
+                value = math.exp(-min(gamma * value, LARGEST_EXPONENT))
+            elif kind == _POLY:
+                value = (gamma * value + coef0) ** degree
+            total += coef[j] * value
+        out[i] = total
+    return out

@@ -1,0 +1,94 @@
+"""A model for other programs: python -m bigsvm.export MODEL OUT."""
+
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from pathlib import Path
+
+from bigsvm import cli
+from bigsvm.durable import written_whole
+from bigsvm.errors import UserError
+
+EXAMPLES = """examples:
+  python -m bigsvm.export runs/mb/model.safetensors mb.onnx
+  python -m bigsvm.export runs/mb/model.safetensors mb.model
+
+ONNX: input X, raw rows (rows, features) float64, the scaling is inside; outputs label (the original
+ones) and decision. LIBSVM: c_svc; as LIBSVM knows no scaling, OUT.json says how rows are scaled.
+"""
+
+SUFFIXES = (".onnx", ".model")
+
+
+def export(model_file: Path, out: Path, *, overwrite: bool = False) -> Path | None:
+    """Write a model in the format that the name of `out` says, whole or not at all.
+
+    Parameters
+    ----------
+    model_file : Path
+        A model or snapshot.
+    out : Path
+        `*.onnx`, or `*.model` for LIBSVM's format.
+
+    Returns
+    -------
+    Path or None
+        A second file that LIBSVM's format made necessary; see `bigsvm.libsvm_model`.
+    """
+    check_output(out, overwrite)
+    from bigsvm.model import load_model
+
+    model = load_model(model_file)
+    if model.n_support == 0:
+        raise UserError(f"{model_file}: has no support vectors; there is nothing to export")
+    if out.suffix.lower() == ".model":
+        from bigsvm.libsvm_model import write_libsvm
+
+        return write_libsvm(model, out)
+    from bigsvm.onnx_graph import onnx_model
+
+    content = onnx_model(model).SerializeToString(deterministic=True)
+    with written_whole(out) as temporary:
+        temporary.write_bytes(content)
+    return None
+
+
+def check_output(out: Path, overwrite: bool) -> None:
+    """Refuse an output that cannot, or should not, be written."""
+    if out.suffix.lower() not in SUFFIXES:
+        raise UserError(f"{out}: name the output *.onnx or *.model (LIBSVM), which says its format")
+    if not out.parent.is_dir():
+        raise UserError(f"{out}: there is no folder {out.parent}; create it first")
+    if out.is_dir():
+        raise UserError(f"{out}: is a folder; choose another name")
+    if out.exists() and not overwrite:
+        raise UserError(f"{out}: exists already; --overwrite replaces it")
+
+
+def parse_arguments(argv: Sequence[str] | None) -> Namespace:
+    """Read the command line."""
+    parser = ArgumentParser(
+        prog="python -m bigsvm.export",
+        description="Write a model for ONNX Runtime or LIBSVM.",
+        epilog=EXAMPLES,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", type=Path, help="a model or snapshot, *.safetensors")
+    add("out", metavar="OUT", type=Path, help="*.onnx, or *.model for LIBSVM")
+    add("--overwrite", action="store_true", help="replace an existing OUT")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `python -m bigsvm.export`."""
+    arguments = parse_arguments(argv)
+    beside = export(arguments.model, arguments.out, overwrite=arguments.overwrite)
+    print(f"written to {arguments.out}")
+    if beside is not None:
+        print(f"LIBSVM's format has no place for scaling and label names: they are in {beside}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))

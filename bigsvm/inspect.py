@@ -1,0 +1,113 @@
+"""What is inside a model, a run or a store: python -m bigsvm.inspect PATH."""
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bigsvm import cli
+from bigsvm.errors import UserError
+
+Facts = dict[str, Any]
+
+EXAMPLES = """examples:
+  python -m bigsvm.inspect runs/mb/model.safetensors
+  python -m bigsvm.inspect runs/mb
+  python -m bigsvm.inspect mb.zarr --json
+
+Only reads; nothing in a file is ever run.
+"""
+
+_MOST_SHOWN = 8  # of a list
+
+
+def inspect(path: Path) -> Facts:
+    """What is known of a model or snapshot, a run directory, or a store; ready for JSON."""
+    if path.is_dir() and not _is_zarr(path):
+        from bigsvm.inspect_run import is_run, run_facts
+
+        if is_run(path):
+            return run_facts(path)
+        raise UserError(f"{path}: is a folder, but neither a run directory nor a Zarr store")
+    if path.is_file():
+        import h5py
+
+        if not h5py.is_hdf5(path):
+            from bigsvm.inspect_model import model_facts
+
+            return model_facts(path)
+    elif not path.exists() and not any(p.is_file() or _is_zarr(p) for p in path.parents):
+        raise UserError(f"{path}: there is no such model, run directory or store")
+    from bigsvm.inspect_store import store_facts
+
+    return store_facts(path)
+
+
+def _is_zarr(path: Path) -> bool:
+    return any((path / name).exists() for name in ("zarr.json", ".zgroup"))
+
+
+def lines(facts: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """The facts for people: a line each, deeper ones indented."""
+    for key, value in facts.items():
+        if isinstance(value, Mapping) and any(isinstance(v, Mapping) for v in value.values()):
+            yield f"{indent}{_name(key)}"
+            yield from lines(value, indent + "  ")
+        else:
+            yield f"{indent}{_name(key):<{20 - len(indent)}}{_shown(value)}"
+
+
+def _name(key: str) -> str:
+    return _shown(key.replace("_", " "))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        known = {_name(str(key)): _shown(v) for key, v in value.items() if v is not None}
+        return ", ".join(f"{key} {shown}" for key, shown in known.items()) or "-"
+    if isinstance(value, list):
+        some = ", ".join(_shown(v) for v in value[:_MOST_SHOWN])
+        return f"[{some}, ...] ({len(value):,})" if len(value) > _MOST_SHOWN else f"[{some}]"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    # Names come out of files: nothing in them may speak to the terminal.
+    return "-" if value is None else "".join(c if c.isprintable() else "?" for c in str(value))
+
+
+def parse_arguments(argv: Sequence[str] | None) -> Namespace:
+    """Read the command line."""
+    parser = ArgumentParser(
+        prog="python -m bigsvm.inspect",
+        description="Say what is inside a model, a run or a store.",
+        epilog=EXAMPLES,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "path",
+        metavar="MODEL|RUN_DIR|STORE",
+        type=Path,
+        help="a group in a store, too: s.zarr/test",
+    )
+    parser.add_argument("--json", action="store_true", help="everything, as JSON")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `python -m bigsvm.inspect`."""
+    arguments = parse_arguments(argv)
+    facts = inspect(arguments.path)
+    if arguments.json:
+        print(json.dumps(facts, indent=2))
+    else:
+        print(*lines(facts), sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))

@@ -1,0 +1,97 @@
+"""A model in LIBSVM's text format, and beside it what that format has no place for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.double_precision import as_computed
+from bigsvm.durable import written_whole
+from bigsvm.errors import UserError
+from bigsvm.kernels import Kernel
+from bigsvm.labels import Classes
+
+if TYPE_CHECKING:
+    from bigsvm.model import Model
+
+KERNELS = {"rbf": "rbf", "linear": "linear", "poly": "polynomial"}
+_INT_32 = range(-(2**31), 2**31)
+
+
+def write_libsvm(model: Model, path: Path) -> Path | None:
+    """Write the model for LIBSVM to take, whole or not at all.
+
+    LIBSVM knows no scaling, and whole numbers only for labels. The file holds the support vectors
+    as the training saw them. Where rows must be scaled first, or where labels are not whole
+    numbers, PATH.json says how.
+
+    Returns
+    -------
+    Path or None
+        Of that second file, where there is need of one.
+    """
+    if model.kernel["name"] not in KERNELS:
+        raise UserError(
+            f"LIBSVM has no {model.kernel['name']} kernel ({', '.join(KERNELS)} can be exported); "
+            "export to .onnx instead"
+        )
+    beside = path.with_name(f"{path.name}.json")
+    missing = _not_in_the_format(model)
+    if missing:  # first: a model without it would be used wrongly
+        with written_whole(beside) as temporary:
+            temporary.write_text(json.dumps(missing, indent=2) + "\n")
+    with written_whole(path) as temporary, temporary.open("w") as file:
+        file.writelines(_lines(model))
+    if not missing:
+        beside.unlink(missing_ok=True)  # of a model that this one replaces
+        return None
+    return beside
+
+
+def whole_labels(classes: Classes) -> tuple[int, int]:
+    """The labels for LIBSVM: the original ones if they are whole numbers, else -1 and 1."""
+    below, above = classes
+    if isinstance(below, int) and isinstance(above, int) and below in _INT_32 and above in _INT_32:
+        return below, above
+    return -1, 1
+
+
+def _not_in_the_format(model: Model) -> dict[str, Any]:
+    from bigsvm.scoring import effective
+
+    facts: dict[str, Any] = {}
+    labels = whole_labels(model.classes)
+    if labels != model.classes:
+        facts["labels"] = {
+            str(label): original for label, original in zip(labels, model.classes, strict=True)
+        }
+    if (scaling := effective(model.scaling)) is not None:
+        clipped = "" if scaling.clip is None else ", clipped to [-clip, clip]"
+        facts["rows"] = f"(x - offset) / scale{clipped}, rounded to float32"
+        facts["scaling"] = scaling.to_json()
+    return facts
+
+
+def _lines(model: Model) -> Iterator[str]:
+    kernel = as_computed(Kernel(**model.kernel))
+    below, above = whole_labels(model.classes)
+    positive = model.dual_coef > 0
+    yield f"svm_type c_svc\nkernel_type {KERNELS[kernel.name]}\n"
+    if kernel.name == "poly":
+        yield f"degree {kernel.degree}\n"
+    if kernel.name != "linear":
+        yield f"gamma {kernel.gamma:.17g}\n"
+    if kernel.name == "poly":
+        yield f"coef0 {kernel.coef0:.17g}\n"
+    yield f"nr_class 2\ntotal_sv {model.n_support}\nrho 0\n"
+    # A decision value above rho means the first label; its support vectors come first, too.
+    yield f"label {above} {below}\n"
+    yield f"nr_sv {np.count_nonzero(positive)} {np.count_nonzero(~positive)}\nSV\n"
+    for j in (*np.flatnonzero(positive), *np.flatnonzero(~positive)):
+        row = model.support_vectors[j]
+        values = (f"{k + 1}:{row[k]:.17g} " for k in np.flatnonzero(row))
+        yield f"{model.dual_coef[j]:.17g} {''.join(values)}\n"

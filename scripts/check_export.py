@@ -1,0 +1,57 @@
+"""Export a model and let ONNX Runtime and LIBSVM decide all rows of a test set.
+
+    python scripts/check_export.py runs/mb/model.safetensors mb.zarr
+
+Needs onnx, onnxruntime and libsvm-official.
+"""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from libsvm import svmutil
+
+from bigsvm.export import export
+from bigsvm.libsvm_model import KERNELS, whole_labels
+from bigsvm.model import load_model
+from bigsvm.store import open_dataset
+
+
+def tell(name: str, seconds: float, decision: np.ndarray, same: np.ndarray) -> None:
+    print(
+        f"{name:<13}{seconds:6.1f} s  against ours {np.abs(decision - ours).max():.1e}, "
+        f"against ours in float64 {np.abs(decision - precise).max():.1e}, "
+        f"labels that differ: {np.count_nonzero(~same)}"
+    )
+
+
+model_file, store = Path(sys.argv[1]), sys.argv[2]
+model = load_model(model_file)
+with open_dataset(store, "test", classes=model.classes) as data:
+    scaled = data.read(0, data.n)
+raw = scaled.astype(np.float64)
+if model.scaling is not None:
+    raw = raw * model.scaling.scale + model.scaling.offset
+    scaled = model.scaling.apply(raw)
+ours = model.decision_function(raw)
+precise = model.decision_function(raw, precise=True)
+print(f"{model}: {len(raw):,} rows, decisions up to {np.abs(ours).max():.1e}, "
+      f"the nearest to zero {np.abs(ours).min():.1e}")  # fmt: skip
+
+with tempfile.TemporaryDirectory() as folder:
+    export(model_file, Path(folder, "m.onnx"))
+    session = onnxruntime.InferenceSession(Path(folder, "m.onnx"))
+    began = time.monotonic()
+    label, decision = session.run(["label", "decision"], {"X": raw})
+    tell("ONNX Runtime", time.monotonic() - began, decision, label == model.labels_of(ours))
+    if model.kernel["name"] in KERNELS:
+        export(model_file, Path(folder, "m.model"))
+        began = time.monotonic()
+        loaded = svmutil.svm_load_model(str(Path(folder, "m.model")))
+        numbers, _, values = svmutil.svm_predict([], scaled.astype(np.float64), loaded, "-q")
+        decision = np.array(values)[:, 0]
+        expected = np.asarray(whole_labels(model.classes))[(ours >= 0).astype(int)]
+        tell("LIBSVM", time.monotonic() - began, decision, np.array(numbers) == expected)
