@@ -107,8 +107,8 @@ class Cluster:
     ) -> list[Any] | None:
         """``function(*arguments)`` for each (worker, arguments), by that worker if it lives.
 
-        A worker that dies is replaced by another. None where an unfit worker stepped in: the
-        caller has to divide the work anew.
+        A worker that dies is replaced by another one. None where all of them died, or an unfit one
+        stepped in: the caller has to divide the work anew.
         """
         from bigsvm.backends.worker import UnfitWorker
 
@@ -119,12 +119,12 @@ class Cluster:
                 )
                 for address, arguments in calls
             ]
-            return self._collected(futures)
+            return self._collected(futures, {address for address, _ in calls})
         except (UnfitWorker, ImportError, AttributeError) as unfit:
             self._say(f"warning: a worker that came in between cannot compute ({unfit})")
             return None
 
-    def _collected(self, futures: "list[Future]") -> list[Any]:
+    def _collected(self, futures: "list[Future]", asked: set[str]) -> list[Any] | None:
         from distributed import KilledWorker
 
         loop: Any = self._client.loop
@@ -138,10 +138,13 @@ class Cluster:
                 except TimeoutError:
                     if pending.done():
                         raise
-                    if present := self._present():
-                        self._welcome_back(len(present))
-                    else:
+                    present = self._present()
+                    if not present:
                         self._wait_on()
+                    elif asked.isdisjoint(present):
+                        # A task that Dask could place nowhere for a moment would wait for the
+                        # worker it was meant for, though others may have it too.
+                        return None
         except KilledWorker as killed:
             raise self._lost(
                 f"{killed.allowed_failures + 1} workers died over the same piece of work; perhaps "
@@ -229,7 +232,9 @@ def connected(
         raise UserError(
             f'cluster.kind = {config.kind!r}: Dask is missing; pip install "bigsvm[dask]"'
         ) from missing
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is told by us
+    for name in list(logging.root.manager.loggerDict):
+        if name.split(".")[0] in ("distributed", "asyncio", "tornado"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is told by us
     security = _security(config)
     with ExitStack() as stack:
         place: Any

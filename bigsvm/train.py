@@ -304,7 +304,8 @@ def _initial(config: "Config", n: int) -> int:
 def _summary(training: "Training", outcome: "Outcome") -> dict[str, Any]:
     import resource
 
-    state = outcome.final
+    state, backend = outcome.final, training.problem.backend
+    overhead = getattr(backend, "overhead_a_pass", None)  # of a cluster
     return {
         "status": outcome.status,
         "iterations": state.iteration,
@@ -317,6 +318,7 @@ def _summary(training: "Training", outcome: "Outcome") -> dict[str, Any]:
         "n_working": state.n_working,
         "train_seconds": round(training.seconds, 3),
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        **({"overhead_seconds_a_pass": round(overhead, 6)} if overhead is not None else {}),
     }
 
 
@@ -330,6 +332,8 @@ def _tell(summary: dict[str, Any], path: Path) -> None:
     )
     if summary["true_gap"] is not None:
         print(f"recomputed: true gap {summary['true_gap']:.2e}, drift {summary['drift']:.1e}")
+    if overhead := summary.get("overhead_seconds_a_pass"):
+        print(f"cluster: a pass took {1e3 * overhead:.0f} ms more than its slowest worker computed")
     if summary["status"] == "interrupted":
         print(f"saved in {path}; the same command goes on from there")
     else:

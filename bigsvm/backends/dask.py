@@ -103,6 +103,11 @@ class DaskBackend:
         self.overhead += taken - slowest
         return sums
 
+    @property
+    def overhead_a_pass(self) -> float | None:
+        """Seconds of a pass, on average, in which its slowest worker was not computing."""
+        return self.overhead / self.passes if self.passes else None
+
     def _served(
         self, function: Callable, arguments: Callable[[Stretch], tuple | None]
     ) -> list[tuple[Stretch, float, np.ndarray]]:
