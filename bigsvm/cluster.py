@@ -65,7 +65,8 @@ class Cluster:
         deadline = time.monotonic() + self._wait_limit
         limit = as_time(self._wait_limit)
         if len(self._ask(self._client.nthreads)) < count:
-            self._say(f"waiting for {count} workers, at most {limit} (cluster.wait_limit)")
+            plural = "s" if count > 1 else ""
+            self._say(f"waiting for {count} worker{plural}, at most {limit} (cluster.wait_limit)")
         while (there := len(self._ask(self._client.nthreads))) < count:
             if self._interrupted():
                 raise self._lost("interrupted while waiting for workers")
@@ -178,9 +179,7 @@ class Cluster:
             if isinstance(seen, OSError):
                 continue
             if isinstance(seen, Exception):
-                reasons[address] = (
-                    f"cannot run this bigsvm ({seen}); install the same version there"
-                )
+                reasons[address] = f"cannot run this bigsvm ({one_line(seen)}); install it there"
             else:
                 reasons[address] = self._difference(seen)
             self._fit[address] = reasons[address] is None

@@ -141,7 +141,7 @@ def test_the_scheduler_dies(
     await_passes(tmp_path / "run")
     cluster.freeze("one")
     cluster.kill(cluster.scheduler)
-    out, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 1, said
     assert said.splitlines()[-1] == f"error: cluster {cluster.address}: its scheduler is gone"
     assert "Traceback" not in said
