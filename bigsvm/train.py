@@ -178,7 +178,7 @@ def set_up(
     from bigsvm.checkpoint import Checkpoints
     from bigsvm.data_sets import as_seen_from_anywhere
     from bigsvm.kernels import Kernel, warm_up
-    from bigsvm.memory import plan_memory
+    from bigsvm.memory import MemoryPlan, plan_memory
     from bigsvm.model import ModelFactory
     from bigsvm.solvers import ARITHMETIC
     from bigsvm.solvers.block import BlockSchedule
@@ -228,6 +228,7 @@ def set_up(
         assert config.data.train is not None
         store = as_seen_from_anywhere(config.data.train)
         backend = DaskBackend(dataset, store, kernel, cluster, solver.memory_limit)
+        memory = MemoryPlan(0, memory.resident + memory.solver)  # no rows are kept here
     problem = Problem(backend, dataset.labels(), model.C, model.algorithm, solver.tolerance)
     state = saved.state if saved else problem.start(initial, solver.hot_set)
     schedule: Schedule

@@ -16,7 +16,6 @@ from trainings import (
     environment,
     final,
     newest_checkpoint,
-    one_line,
     snapshots,
     summary,
 )
@@ -185,9 +184,3 @@ def test_interrupted_while_waiting_for_workers(
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM, said
-
-
-def test_nobody_answers(train: Train, tmp_path: Path) -> None:
-    where = ("cluster.kind=address", "cluster.address=tcp://127.0.0.1:1")
-    line = one_line(train(tmp_path / "run", *where, code=2))
-    assert "cluster.address = tcp://127.0.0.1:1: no Dask scheduler answers there" in line

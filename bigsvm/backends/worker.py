@@ -17,7 +17,7 @@ import bigsvm
 from bigsvm.backends.local import LocalBackend
 from bigsvm.errors import UserError
 from bigsvm.kernels import Kernel, warm_up
-from bigsvm.memory import resident_set
+from bigsvm.memory import plan_memory
 from bigsvm.store import Dataset, open_dataset
 from bigsvm.threads import available_threads
 
@@ -56,12 +56,17 @@ class _Part(Dataset):
 
     def __init__(self, whole: Dataset, start: int, stop: int) -> None:
         self._whole, self._start = whole, start
-        self.n, self.d, self.path = stop - start, whole.d, whole.path
+        self.n = stop - start
         self.chunk_rows = min(whole.chunk_rows, self.n)
-        self.stored_chunk_bytes = whole.stored_chunk_bytes
 
-    def read(self, start: int, stop: int) -> np.ndarray:
-        return self._whole.read(self._start + start, self._start + stop)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole, name)  # all that is the same for some rows as for all
+
+    def read(self, start: int, stop: int, *space: Any) -> np.ndarray:
+        return self._whole.read(self._start + start, self._start + stop, *space)
+
+    def gather(self, indices: np.ndarray) -> np.ndarray:
+        return self._whole.gather(self._start + np.asarray(indices))
 
     def close(self) -> None:
         self._whole.close()
@@ -149,9 +154,10 @@ def _served(stretch: Stretch) -> LocalBackend:
         if reason := difference(look(stretch.store), stretch.seen, stretch.store):
             raise UnfitWorker(reason)
         warm_up(stretch.kernel)
-        part = _Part(open_dataset(stretch.store, with_labels=False), stretch.start, stretch.stop)
-        on_the_way = 4 * max(part.stored_chunk_bytes, 4 * part.chunk_rows * part.d)
-        for_data = max(0, stretch.memory_limit - resident_set() - on_the_way)
+        whole = open_dataset(stretch.store, with_labels=False)
+        part = _Part(whole, stretch.start, stretch.stop)
+        plan = plan_memory(stretch.memory_limit, part)
+        for_data = 3 * (plan.resident + plan.solver) // 4  # the rest: columns, sums, moved rows
         threads = min(stretch.threads, available_threads())
         _kept = stretch, part, LocalBackend(part, stretch.kernel, for_data, threads)
     return _kept[2]
