@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 10.0
 _POLL_SECONDS = 0.5
+_UNFIT_IN_A_ROW = 5
 
 
 class Cluster:
@@ -55,6 +56,7 @@ class Cluster:
         self._say = say
         self._interrupted = interrupted
         self._alone_since: float | None = None
+        self._unfit_in_a_row = 0
         self._places: list[str] = []
         self._fit: dict[str, bool] = {}
         self._look: tuple[Callable, ...] = ()
@@ -111,6 +113,9 @@ class Cluster:
         A worker that dies is replaced by another one. None where all of them died, or an unfit one
         stepped in: the caller has to divide the work anew.
         """
+        from distributed import KilledWorker
+        from distributed.comm import CommClosedError
+
         from bigsvm.backends.worker import UnfitWorker
 
         try:
@@ -120,14 +125,27 @@ class Cluster:
                 )
                 for address, arguments in calls
             ]
-            return self._collected(futures, {address for address, _ in calls})
-        except (UnfitWorker, ImportError, AttributeError) as unfit:
-            self._say(f"warning: a worker that came in between cannot compute ({unfit})")
+            answers = self._collected(futures, {address for address, _ in calls})
+            self._unfit_in_a_row = 0
+            return answers
+        except KilledWorker as killed:
+            raise self._lost(
+                f"{killed.allowed_failures + 1} workers died over the same piece of work; perhaps "
+                "they have too little memory (solver.memory_limit is for each of them)"
+            ) from killed
+        except (CommClosedError, CancelledError, asyncio.CancelledError) as problem:
+            raise self._lost("its scheduler is gone") from problem
+        except Exception as problem:
+            if self._client.status != "running" and self.loss is None:
+                raise self._lost("its scheduler is gone") from problem
+            self._unfit_in_a_row += 1
+            unfit = isinstance(problem, UnfitWorker | ImportError | AttributeError)
+            if not unfit or self._unfit_in_a_row > _UNFIT_IN_A_ROW:
+                raise
+            self._say(f"warning: a worker that came in between cannot compute ({problem})")
             return None
 
     def _collected(self, futures: "list[Future]", asked: set[str]) -> list[Any] | None:
-        from distributed import KilledWorker
-
         loop: Any = self._client.loop
         pending = asyncio.run_coroutine_threadsafe(
             self._client.gather(futures, asynchronous=True), loop.asyncio_loop
@@ -146,13 +164,6 @@ class Cluster:
                         # A task that Dask could place nowhere for a moment would wait for the
                         # worker it was meant for, though others may have it too.
                         return None
-        except KilledWorker as killed:
-            raise self._lost(
-                f"{killed.allowed_failures + 1} workers died over the same piece of work; perhaps "
-                "they have too little memory (solver.memory_limit is for each of them)"
-            ) from killed
-        except CancelledError as cancelled:
-            raise self._lost("its scheduler is gone") from cancelled
         finally:
             pending.cancel()
             for future in futures:
@@ -192,7 +203,7 @@ class Cluster:
         try:
             if self._client.status == "running":
                 return request(*arguments, **options)
-        except (OSError, CancelledError) as problem:
+        except (OSError, CancelledError, asyncio.CancelledError) as problem:
             raise self._lost("its scheduler is gone") from problem
         raise self._lost("its scheduler is gone")
 

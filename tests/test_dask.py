@@ -1,5 +1,7 @@
 """The Dask backend serves the same bits as the local one, on a real cluster of processes."""
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -104,3 +106,18 @@ def test_same_bits(
         assert trained(backend, dataset, block, 250) == expected["block"]
         if form == FORMS[0]:
             assert trained(backend, dataset, exact, 15) == expected["exact"]
+
+
+def test_a_killed_worker_is_replaced_and_nothing_is_left_behind(
+    cluster: Cluster, stores: Path, expected: dict[str, bytes]
+) -> None:
+    client = cluster._client
+    pids = client.run(os.getpid)
+    with open_dataset(stores / FORMS[0]) as dataset:
+        backend = DaskBackend(dataset, str(stores / FORMS[0]), KERNEL, cluster, MEMORY)
+        os.kill(next(iter(pids.values())), signal.SIGKILL)
+        assert trained(backend, dataset, block, 250) == expected["block"]
+    client.wait_for_workers(3, timeout=60)  # its nanny has started another one
+    assert len(set(client.run(os.getpid).values()) - set(pids.values())) == 1
+    tasks = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
+    assert tasks == 0, "no graph that grows over the passes"
