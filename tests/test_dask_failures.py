@@ -20,7 +20,7 @@ from trainings import (
     summary,
 )
 
-EXACT = ("solver.schedule=exact", "solver.max_iterations=250", "run.snapshot_every=100")
+EXACT = ("solver.schedule=exact", "solver.max_iterations=120", "run.snapshot_every=50")
 BLOCK = ("solver.schedule=block", "solver.hot_set=16", "run.snapshot_every=300")
 Start = Callable[..., "subprocess.Popen[str]"]
 
