@@ -21,6 +21,7 @@ done
 trap 'kill $(jobs -p)' TERM
 for _ in $(seq "$ntasks"); do "$@" & done
 wait
+wait
 """
 SCONTROL = """#!/usr/bin/env bash
 echo "$@" >> "$SCONTROL_LOG"
