@@ -155,9 +155,43 @@ class RunConfig(Section):
 
 
 class ClusterConfig(Section):
-    """Who computes: this process."""
+    """Who computes: this process, or the workers of a Dask cluster.
 
-    kind: Literal["none"] = "none"
+    Attributes
+    ----------
+    kind : {"none", "local", "address", "scheduler_file"}
+        This process; workers started on this machine; a cluster that is there already.
+    workers, threads_per_worker : int or None
+        Of a local cluster (one for each core, and 1). Of another one, `workers` is how many
+        to wait for at the start (1), and each has its own number of threads.
+    address, scheduler_file : str or None
+        Where the scheduler is: like tcp://10.0.0.1:8786, or the file it wrote.
+    wait_limit : float
+        Seconds to wait for workers when there are none, before the run saves itself and leaves.
+    tls_ca, tls_cert, tls_key : str or None
+        PEM files: all traffic is encrypted, and only holders of a certificate take part.
+    """
+
+    kind: Literal["none", "local", "address", "scheduler_file"] = "none"
+    workers: int | None = Field(default=None, ge=1)
+    threads_per_worker: int | None = Field(default=None, ge=1)
+    address: str | None = None
+    scheduler_file: str | None = None
+    wait_limit: Duration = Field(default=600.0, ge=0)
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> "ClusterConfig":
+        if self.kind in ("address", "scheduler_file") and not getattr(self, self.kind):
+            raise ValueError(f"kind {self.kind} needs the key {self.kind!r}")
+        files = (self.tls_ca, self.tls_cert, self.tls_key)
+        if any(files) and not all(files):
+            raise ValueError("TLS needs all of tls_ca, tls_cert and tls_key")
+        if all(files) and self.address and not self.address.startswith("tls://"):
+            raise ValueError("with TLS the address begins with tls://")
+        return self
 
 
 class Config(Section):

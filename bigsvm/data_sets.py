@@ -35,6 +35,15 @@ def as_spec(value: str | ArraysConfig) -> Spec:
     return value.model_dump(exclude_none=True) if isinstance(value, ArraysConfig) else value
 
 
+def as_seen_from_anywhere(value: str | ArraysConfig) -> Spec:
+    """The same for a process in another folder."""
+    spec = as_spec(value)
+    path = spec if isinstance(spec, str) else spec["path"]
+    if "://" not in path:
+        path = str(Path(path).absolute())
+    return path if isinstance(spec, str) else spec | {"path": path}
+
+
 def default_store(source: str, options: PrepareOptions) -> Path:
     """Where the store of a source goes unless the user says; each content has its own place."""
     from bigsvm.sources import cache_folder

@@ -1,4 +1,6 @@
-"""What a user did wrong, told in one line."""
+"""What ends a command with one line: a mistake of the user, or a cluster that is gone."""
+
+import errno
 
 
 class UserError(Exception):
@@ -7,3 +9,10 @@ class UserError(Exception):
     The message is one line: what is wrong, where (file, row, column, config key), and what to do.
     Commands print it without a traceback and exit with code 2.
     """
+
+
+class ClusterLost(ConnectionError):
+    """A Dask cluster, or all its workers, went away: the run saves itself, and exits with 1."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(errno.ENOTCONN, why, f"cluster {where}")

@@ -1,7 +1,7 @@
 """A model for other programs: python -m bigsvm.export MODEL OUT."""
 
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -67,7 +67,7 @@ def check_output(out: Path, overwrite: bool) -> None:
 
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
-    parser = ArgumentParser(
+    parser = cli.Arguments(
         prog="python -m bigsvm.export",
         description="Write a model for ONNX Runtime or LIBSVM.",
         epilog=EXAMPLES,

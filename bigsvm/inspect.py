@@ -2,7 +2,7 @@
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def _shown(value: Any) -> str:
 
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
-    parser = ArgumentParser(
+    parser = cli.Arguments(
         prog="python -m bigsvm.inspect",
         description="Say what is inside a model, a run or a store.",
         epilog=EXAMPLES,

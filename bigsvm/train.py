@@ -15,9 +15,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from bigsvm import cli
-from bigsvm.errors import UserError
+from bigsvm.errors import ClusterLost, UserError
 
 if TYPE_CHECKING:
+    from bigsvm.backends import Backend
+    from bigsvm.cluster import Cluster
     from bigsvm.config import Config
     from bigsvm.display import Display
     from bigsvm.run_dir import RunDir
@@ -80,7 +82,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     config = load_config(arguments.config, arguments.set)
     path = arguments.run_dir or Path(config.run.dir or f"runs/{arguments.config.stem}")
     with Interruption().watched() as interruption:
-        outcome = train(config, path, arguments.fresh, interruption, began)
+        try:
+            outcome = train(config, path, arguments.fresh, interruption, began)
+        except ClusterLost:
+            if not interruption():
+                raise
+            outcome = "interrupted"
     return (
         0 if interruption.signal is None or outcome != "interrupted" else 128 + interruption.signal
     )
@@ -115,6 +122,7 @@ def train(
     config: "Config", path: Path, fresh: bool, interruption: Interruption, began: float
 ) -> str:
     """Train as configured in the run directory `path`; return the status."""
+    from bigsvm.cluster import connected
     from bigsvm.data_sets import as_spec, located
     from bigsvm.display import TimeLeft, shown
     from bigsvm.progress import shown_progress
@@ -134,11 +142,12 @@ def train(
         open_dataset(as_spec(data.train)) as dataset,
         run_dir.locked(),
         shown(time_left) as display,
+        connected(config.cluster, display.say, interruption) as cluster,
     ):
         if test is not None:  # a test set that does not fit is better known now than at the end
             open_test_set(test, dataset).close()
-        training = set_up(config, run_dir, dataset, display, interruption, began, fresh)
-        outcome = training.run()
+        training = set_up(config, run_dir, dataset, display, interruption, began, fresh, cluster)
+        outcome = _run(training)
         _warn_of_useless_kernel(outcome.final, training.problem, display)
         summary = _summary(training, outcome)
         if outcome.status != "interrupted":
@@ -148,6 +157,8 @@ def train(
                 summary["accuracy"] = accuracy(model, test)
         run_dir.write_text(run_dir.summary, json.dumps(summary, indent=2) + "\n")
     _tell(summary, path)
+    if cluster is not None and cluster.loss is not None:
+        raise cluster.loss
     return outcome.status
 
 
@@ -159,14 +170,16 @@ def set_up(
     interruption: Interruption,
     began: float,
     fresh: bool = False,
+    cluster: "Cluster | None" = None,
 ) -> "Training":
     """Everything a training needs, from its data to the state it starts from."""
     import numba
 
     from bigsvm.backends.local import LocalBackend
     from bigsvm.checkpoint import Checkpoints
+    from bigsvm.data_sets import as_seen_from_anywhere
     from bigsvm.kernels import Kernel, warm_up
-    from bigsvm.memory import plan_memory
+    from bigsvm.memory import MemoryPlan, plan_memory
     from bigsvm.model import ModelFactory
     from bigsvm.solvers import ARITHMETIC
     from bigsvm.solvers.block import BlockSchedule
@@ -207,7 +220,16 @@ def set_up(
     warm_up(kernel)
     if_slow.cancel()
     memory = plan_memory(solver.memory_limit, dataset)
-    backend = LocalBackend(dataset, kernel, memory.resident, solver.threads)
+    backend: Backend
+    if cluster is None:
+        backend = LocalBackend(dataset, kernel, memory.resident, solver.threads)
+    else:
+        from bigsvm.backends.dask import DaskBackend
+
+        assert config.data.train is not None
+        store = as_seen_from_anywhere(config.data.train)
+        backend = DaskBackend(dataset, store, kernel, cluster, solver.memory_limit)
+        memory = MemoryPlan(0, memory.resident + memory.solver)  # no rows are kept here
     problem = Problem(backend, dataset.labels(), model.C, model.algorithm, solver.tolerance)
     state = saved.state if saved else problem.start(initial, solver.hot_set)
     schedule: Schedule
@@ -232,10 +254,21 @@ def set_up(
         checkpoints,
         display,
         ModelFactory(dataset, backend, asdict(kernel), about),
-        interruption,
+        lambda: interruption() or (cluster is not None and cluster.loss is not None),
         saved.seconds if saved else 0.0,
         began,
     )
+
+
+def _run(training: "Training") -> "Outcome":
+    """Train to the end, or to the loss of the cluster; either way the run is saved."""
+    from bigsvm.training import Outcome
+
+    try:
+        return training.run()
+    except ClusterLost:
+        training.checkpoints.save(training.state, training.seconds)
+        return Outcome("interrupted", training.state)
 
 
 def _warn_of_useless_kernel(state: "State", problem: "Problem", display: "Display") -> None:
@@ -276,7 +309,8 @@ def _initial(config: "Config", n: int) -> int:
 def _summary(training: "Training", outcome: "Outcome") -> dict[str, Any]:
     import resource
 
-    state = outcome.final
+    state, backend = outcome.final, training.problem.backend
+    overhead = getattr(backend, "overhead_a_pass", None)  # of a cluster
     return {
         "status": outcome.status,
         "iterations": state.iteration,
@@ -289,6 +323,7 @@ def _summary(training: "Training", outcome: "Outcome") -> dict[str, Any]:
         "n_working": state.n_working,
         "train_seconds": round(training.seconds, 3),
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        **({"overhead_seconds_a_pass": round(overhead, 6)} if overhead is not None else {}),
     }
 
 
@@ -302,6 +337,8 @@ def _tell(summary: dict[str, Any], path: Path) -> None:
     )
     if summary["true_gap"] is not None:
         print(f"recomputed: true gap {summary['true_gap']:.2e}, drift {summary['drift']:.1e}")
+    if overhead := summary.get("overhead_seconds_a_pass"):
+        print(f"cluster: a pass took {1e3 * overhead:.0f} ms more than its slowest worker computed")
     if summary["status"] == "interrupted":
         print(f"saved in {path}; the same command goes on from there")
     else:

@@ -1,0 +1,236 @@
+"""Workers that do not fit are found before they do harm; and strangers cannot join the traffic."""
+
+import datetime
+import ipaddress
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clusters import Processes, until
+from distributed import Security
+from trainings import REPOSITORY, Train, final, one_line, summary
+
+from bigsvm.backends.dask import DaskBackend
+from bigsvm.backends.local import LocalBackend
+from bigsvm.cluster import connected
+from bigsvm.config import ClusterConfig
+from bigsvm.errors import UserError
+from bigsvm.kernels import Kernel
+from bigsvm.store import open_dataset
+
+KERNEL = Kernel("rbf", 0.5)
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    processes = Processes(tmp_path_factory.mktemp("cluster"))
+    yield processes
+    processes.close()
+
+
+@pytest.fixture
+def store(
+    stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """A store whose path leads elsewhere for a process in another folder."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copytree(stores["chunks of 1000"], tmp_path / "here" / "store.zarr")
+    monkeypatch.chdir(tmp_path / "here")
+    yield "/proc/self/cwd/store.zarr"
+
+
+def another_version(folder: Path) -> None:
+    shutil.copytree(REPOSITORY / "bigsvm", folder / "bigsvm")
+    init = folder / "bigsvm" / "__init__.py"
+    init.write_text(init.read_text().replace('__version__ = "', '__version__ = "9.'))
+
+
+def another_numpy(folder: Path) -> None:
+    (folder / "sitecustomize.py").write_text("import numpy\nnumpy.__version__ += '+other'\n")
+
+
+def no_bigsvm(folder: Path) -> None:
+    (folder / "bigsvm").mkdir()
+    (folder / "bigsvm" / "__init__.py").write_text("raise ImportError('bigsvm is broken here')")
+
+
+def same_path_other_store(folder: Path, stores: dict[str, Path]) -> None:
+    shutil.copytree(stores["other data"], folder / "store.zarr")
+
+
+@pytest.mark.parametrize(
+    "make, said",
+    [
+        (another_version, "has bigsvm 9."),
+        (another_numpy, "+other, and the trainer has "),
+        (no_bigsvm, "cannot run this bigsvm (ImportError('bigsvm is broken here'))"),
+        (None, "cannot see the store (/proc/self/cwd/store.zarr: there is no such store"),
+        (same_path_other_store, "sees another store at /proc/self/cwd/store.zarr"),
+    ],
+)
+def test_an_unfit_worker_is_refused_at_the_start(
+    make: Any, said: str, processes: Processes, store: str, stores: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "elsewhere"
+    if make is same_path_other_store:
+        make(folder, stores)
+    elif make is not None:
+        make(folder)
+    if make in (another_version, another_numpy, no_bigsvm):
+        processes.start_worker("unfit", cwd=tmp_path / "here", path=folder)
+    else:
+        processes.start_worker("unfit", cwd=folder)
+    config = ClusterConfig(kind="address", address=processes.address)
+    try:
+        with (
+            open_dataset(store) as dataset,
+            connected(config, print, lambda: False) as cluster,
+            pytest.raises(UserError) as refusal,
+        ):
+            assert cluster is not None
+            DaskBackend(dataset, store, KERNEL, cluster, 2**30)
+        message = str(refusal.value)
+        assert message.startswith("the worker at tcp://127.0.0.1:")
+        assert said in message
+        assert "\n" not in message
+    finally:
+        processes.kill(processes.workers["unfit"])
+        until(lambda: "unfit" not in processes.addresses())
+
+
+def test_an_unfit_worker_that_comes_later_is_left_out(
+    processes: Processes, store: str, tmp_path: Path
+) -> None:
+    heard: list[str] = []
+    config = ClusterConfig(kind="address", address=processes.address)
+    processes.start_worker("fit", cwd=tmp_path / "here")
+    try:
+        with (
+            open_dataset(store) as dataset,
+            connected(config, heard.append, lambda: False) as cluster,
+        ):
+            assert cluster is not None
+            backend = DaskBackend(dataset, store, KERNEL, cluster, 2**30)
+            rows, coef = dataset.read(0, 30), np.linspace(-1, 1, 30)
+            sums = LocalBackend(dataset, KERNEL, 2**30).matvec(rows, coef)
+            assert backend.matvec(rows, coef).tobytes() == sums.tobytes()
+            processes.start_worker("unfit", cwd=tmp_path / "elsewhere")
+            address = until(lambda: processes.addresses().get("unfit"))
+            assert backend.matvec(rows, coef).tobytes() == sums.tobytes()
+            said = [line for line in heard if "left out" in line]
+            assert len(said) == 1
+            assert f"the worker at {address} cannot see the store" in said[0]
+    finally:
+        for name in ("fit", "unfit"):
+            processes.kill(processes.workers[name])
+
+
+def test_the_command_refuses_in_one_line(
+    train: Train, processes: Processes, store: str, tmp_path: Path
+) -> None:
+    processes.start_worker("unfit", cwd=tmp_path / "elsewhere")
+    where = ("cluster.kind=address", f"cluster.address={processes.address}")
+    done = train(tmp_path / "run", f"data.train={store}", *where, code=2)
+    processes.kill(processes.workers["unfit"])
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("waiting")]
+    assert len(lines) == 1
+    assert lines[0].startswith("error: the worker at tcp://127.0.0.1:")
+    assert not list((tmp_path / "run").rglob("checkpoint-*"))
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A key, and a certificate for this machine signed with it, made just now."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    folder = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bigsvm test")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+            critical=False,
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (folder / "cert.pem").write_bytes(made.public_bytes(pem))
+    (folder / "key.pem").touch(mode=0o600)
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    cert = str(folder / "cert.pem")
+    return {"ca": cert, "cert": cert, "key": str(folder / "key.pem")}
+
+
+def test_tls(certificate: dict[str, str], train: Train, straight: Path, tmp_path: Path) -> None:
+    options = [("--tls-ca-file", certificate["ca"])]
+    options += [(f"--tls-{part}", certificate[part]) for part in ("cert", "key")]
+    security = Security(
+        require_encryption=True,
+        tls_ca_file=certificate["ca"],
+        tls_client_cert=certificate["cert"],
+        tls_client_key=certificate["key"],
+    )
+    processes = Processes(
+        tmp_path / "cluster", *(word for pair in options for word in pair), security=security
+    )
+    try:
+        processes.start_worker("one")
+        assert processes.address.startswith("tls://")
+        few = ("solver.max_iterations=300", "cluster.kind=address")
+        keys = [f"cluster.tls_{part}={path}" for part, path in certificate.items()]
+        train(tmp_path / "run", *few, f"cluster.address={processes.address}", *keys)
+        assert (
+            final(tmp_path / "run")
+            == (straight / "snapshots" / "model-00000300.safetensors").read_bytes()
+        )
+        assert summary(tmp_path / "run")["overhead_seconds_a_pass"] > 0
+        plain = processes.address.replace("tls://", "tcp://")
+        refusal = one_line(train(tmp_path / "no", *few, f"cluster.address={plain}", code=2))
+        assert "no Dask scheduler answers there" in refusal
+    finally:
+        processes.close()
+
+
+@pytest.mark.parametrize(
+    "settings, said",
+    [
+        (["cluster.kind=address"], "cluster: kind address needs the key 'address'"),
+        (["cluster.kind=scheduler_file"], "needs the key 'scheduler_file'"),
+        (["cluster.tls_ca=ca.pem"], "TLS needs all of tls_ca, tls_cert and tls_key"),
+        (
+            ["cluster.kind=local", *(f"cluster.tls_{x}=/no.pem" for x in ("ca", "cert", "key"))],
+            "cluster.tls_ca = /no.pem: there is no such file",
+        ),
+        (
+            [
+                "cluster.kind=scheduler_file",
+                "cluster.scheduler_file=/nonexistent/s.json",
+                "cluster.wait_limit=0s",
+            ],
+            "cluster.scheduler_file = /nonexistent/s.json: there is no such file",
+        ),
+    ],
+)
+def test_mistakes_in_the_config(
+    settings: list[str], said: str, train: Train, tmp_path: Path
+) -> None:
+    done = train(tmp_path / "run", *settings, code=2)
+    assert said in done.stderr.splitlines()[-1]
