@@ -187,8 +187,9 @@ def open_dataset(
     Parameters
     ----------
     spec : path or mapping
-        A store ("s.zarr", "s.h5"), a group in one ("s.zarr/train", "s.h5/train"), or a mapping for
-        arrays of the user's own: ``{path: mine.h5, x: features, y: labels, positive: 1}``.
+        A store ("s.zarr", "s.h5"), a group in one ("s.zarr/train", "s.h5/train"), the address of a
+        Zarr store or group ("s3://bucket/s.zarr/train"), or a mapping for arrays of the user's own:
+        ``{path: mine.h5, x: features, y: labels, positive: 1}``.
     part : str
         The sub-group to use where the opened group has no arrays itself.
     classes : (label of -1, label of +1), optional
@@ -205,10 +206,10 @@ def open_dataset(
     if not options.get("path"):
         raise UserError("a data set needs a `path`")
     names = (str(options.get("x") or "X"), str(options.get("y") or "y"))
-    place = open_place(Path(options["path"]))
+    place = open_place(options["path"])
     try:
         if names[0] not in place.group and part in place.group:
-            place = Place(place.group[part], place.path / part, place.close)
+            place = place.inside(part)
         x = array(place, names[0])
         if x.ndim != 2:
             raise UserError(f"{place.path}: {names[0]} has shape {x.shape}, not (rows, features)")
@@ -223,7 +224,7 @@ def open_dataset(
                 f"{x.shape[0]} rows; a label a row is needed"
             )
         usual = names == ("X", "y")
-        where = str(place.path) if usual else f"{place.path}/{names[0]}"
+        where = place.path if usual else f"{place.path}/{names[0]}"
         dataset = Dataset(place, x, y, attributes(place.group) if usual else {}, where)
         if with_labels:
             dataset._find_classes(options.get("positive"), classes)
