@@ -208,8 +208,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     )
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help="a model or snapshot, *.safetensors")
-    add("source", metavar="INPUT", type=path_or_address, help="a store (Zarr, HDF5; Zarr also at an "
-        "address such as s3://bucket/store.zarr), or a file: LIBSVM, CSV, "
+    add("source", metavar="INPUT", type=path_or_address, help="a store (Zarr, HDF5; Zarr also "
+        "at an address such as s3://bucket/store.zarr), or a file: LIBSVM, CSV, "
         "TSV, Parquet, npy, npz, MiniBooNE text; text also gz, bz2, xz")  # fmt: skip
     add("out", metavar="OUT", type=Path, help="*.csv or *.parquet (row, decision, label), or *.npy "
         "(decision values)")  # fmt: skip

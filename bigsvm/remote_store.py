@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import re
-from typing import Any
+from typing import Any, cast
 
 from zarr.storage import FsspecStore
 
@@ -67,13 +67,14 @@ def open_remote_store(address: str) -> RemoteStore:
             "Zarr store of it"
         )
     try:
-        store = RemoteStore.from_url(address, read_only=True, allowed_exceptions=())
+        found = RemoteStore.from_url(address, read_only=True, allowed_exceptions=())
     except ImportError as missing:
         s3 = re.match(r"s3a?://", address)
         what = "pip install 'bigsvm[s3]'" if s3 else f"install what it needs ({_one_line(missing)})"
         raise UserError(f"{address}: cannot be read without one more package; {what}") from missing
     except Exception as problem:
         raise _explained(address, problem, 1) from problem
+    store = cast(RemoteStore, found)
     store.address = address
     store.fs.retries = 1  # s3fs would multiply its own tries with botocore's and with ours
     return store
@@ -84,9 +85,7 @@ def _may_pass(error: BaseException) -> bool:
     if isinstance(status, int):
         return status >= 500 or status in (408, 429)
     if isinstance(error, OSError) and not isinstance(error, PermissionError):
-        return (
-            isinstance(error, ConnectionError | TimeoutError) or error.errno in _PASSING_NUMBERS
-        )
+        return isinstance(error, ConnectionError | TimeoutError) or error.errno in _PASSING_NUMBERS
     return bool(_names(error) & _PASSING_NAMES)
 
 
@@ -96,8 +95,8 @@ def _explained(address: str, error: BaseException, tries: int) -> UserError:
     if code == "NoSuchBucket":
         bucket = address.partition("://")[2].partition("/")[0]
         return UserError(
-            f"{address}: there is no bucket {bucket!r}; check the name, and AWS_ENDPOINT_URL if the "
-            "server is not Amazon's"
+            f"{address}: there is no bucket {bucket!r}; check the name, and AWS_ENDPOINT_URL if "
+            "the server is not Amazon's"
         )
     if _names(error) & _NO_CREDENTIALS:
         return UserError(
@@ -107,8 +106,8 @@ def _explained(address: str, error: BaseException, tries: int) -> UserError:
     if isinstance(error, PermissionError) or status in (401, 403):
         return UserError(
             f"{address}: access was refused ({code or status or 'no reason given'}); check the "
-            "credentials in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE) "
-            "and what they allow"
+            "credentials in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, "
+            "AWS_PROFILE) and what they allow"
         )
     if _may_pass(error):
         return UserError(

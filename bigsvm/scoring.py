@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigsvm.backends.local import prefetched
 from bigsvm.errors import UserError
 from bigsvm.kernels import Block, Kernel, block_of, products
 from bigsvm.model import Model
+from bigsvm.prefetch import prefetched
 from bigsvm.scaling import Scaling
 from bigsvm.store import Dataset, open_dataset
 

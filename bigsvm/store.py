@@ -12,11 +12,15 @@ import numpy as np
 
 from bigsvm.errors import UserError
 from bigsvm.labels import Classes, Label, choose_classes, distinct, same, to_signs
+from bigsvm.plain_rows import plain_rows_of
+from bigsvm.prefetch import prefetched
 from bigsvm.scaling import Scaling
 from bigsvm.store_place import Place, array, attributes, one_line, open_place
 
 CHUNK_BYTES = 8 * 2**20
 LABELS_AT_A_TIME = 2**20
+# Of so many rows or more, a single one is read by itself where the file allows it.
+_FEW = 50
 MAPPING_KEYS = ("path", "x", "y", "positive")
 
 
@@ -39,6 +43,8 @@ class Dataset:
         not chunked, or in so small chunks that reading them one by one would crawl.
     stored_chunk_bytes : int
         What has to be decoded at once to read a single row.
+    readers : int
+        How many chunks are best read at once: a remote server takes its time, a disk a core.
     scaling, feature_names, source, prepare_options, recorded_fingerprint
         As `prepare` recorded them; None or empty in arrays of the user's own.
     """
@@ -60,6 +66,9 @@ class Dataset:
         self.stored_chunk_bytes = stored_rows * self.d * x.dtype.itemsize
         together = 1 if prepared else max(1, CHUNK_BYTES // (stored_rows * self.d * 4))
         self.chunk_rows = min(stored_rows * together, self.n)
+        of_32_mib = 4 * CHUNK_BYTES // (4 * self.chunk_rows * self.d)
+        self.readers = max(2, min(8, of_32_mib)) if place.remote else 2
+        self._plain = None if place.remote else plain_rows_of(x)
         self.recorded_fingerprint: str | None = about.get("fingerprint") if prepared else None
         self.feature_names: list[str] | None = about.get("feature_names")
         self.source: str = about.get("source", "")
@@ -76,11 +85,19 @@ class Dataset:
             raise UserError(f"{self.path}: was opened without labels")
         return self._classes
 
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows start to stop as a new C-contiguous (stop - start, d) float32 array."""
+    def read(self, start: int, stop: int, space: np.ndarray | None = None) -> np.ndarray:
+        """Rows start to stop, a C-contiguous (stop - start, d) float32 array.
+
+        It may be the first rows of `space`, if that is given: fresh memory is slow at first touch.
+        """
         if not 0 <= start <= stop <= self.n:
             raise IndexError(f"rows {start} to {stop} of {self.path}, which has {self.n}")
         try:
+            if self._plain is not None:
+                count = stop - start
+                out = np.empty((count, self.d), np.float32) if space is None else space[:count]
+                if self._plain.read(start, out):
+                    return out
             block = self._x[start:stop]
         except (OSError, ValueError, RuntimeError) as damage:
             raise UserError(
@@ -120,11 +137,21 @@ class Dataset:
         ordered = indices[order]
         if ordered[0] < 0 or ordered[-1] >= self.n:
             raise IndexError(f"row {ordered[0]} or {ordered[-1]} of {self.path}: it has {self.n}")
-        chunk = ordered // self.chunk_rows
-        edges = np.flatnonzero(np.diff(chunk)) + 1
-        for wanted, places in zip(np.split(ordered, edges), np.split(order, edges), strict=True):
-            first = int(wanted[0])
-            rows[places] = self.read(first, int(wanted[-1]) + 1)[wanted - first]
+        edges = np.flatnonzero(np.diff(ordered // self.chunk_rows)) + 1
+        spans = list(zip(np.split(ordered, edges), np.split(order, edges), strict=True))
+
+        def pick(span: tuple[np.ndarray, np.ndarray]) -> None:
+            wanted, places = span
+            first, stop = int(wanted[0]), int(wanted[-1]) + 1
+            if self._plain is not None and _FEW * len(wanted) < stop - first:
+                picked = np.empty((len(wanted), self.d), np.float32)
+                if self._plain.pick(wanted, picked):
+                    rows[places] = picked
+                    return
+            rows[places] = self.read(first, stop)[wanted - first]
+
+        for _ in prefetched(pick, spans, self.readers):
+            pass
         return rows
 
     def close(self) -> None:
@@ -240,16 +267,20 @@ def fingerprint(dataset: Dataset) -> str:
     A value that is not finite is an error that names its row and column.
     """
     digest = begin_fingerprint(dataset.n, dataset.d)
-    for start, stop in dataset.spans():
-        rows = dataset.read(start, stop)
+    start = 0
+    for rows in prefetched(lambda span: dataset.read(*span), dataset.spans(), dataset.readers):
         finite = np.isfinite(rows)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
+            what = f"is {rows[row, column]} as float32; replace it or leave out the row"
+            if dataset.recorded_fingerprint is not None:  # no such value was ever written
+                what = "is missing; the store is damaged, or its copy is not complete"
             raise UserError(
                 f"{dataset.path}: the value in row {start + row}, column {column} (counted from 0) "
-                f"is {rows[row, column]} as float32; replace it or leave out the row"
+                f"{what}"
             )
         digest.update(rows)
+        start += len(rows)
     digest.update(dataset.labels())
     return digest.hexdigest()
 

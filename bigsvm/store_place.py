@@ -22,7 +22,7 @@ class Place:
     close: Callable[[], None]
     remote: bool = False
 
-    def inside(self, name: str) -> "Place":
+    def inside(self, name: str) -> Place:
         """The group `name` in this one."""
         return replace(self, group=self.group[name], path=f"{self.path}/{name}")
 
