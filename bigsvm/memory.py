@@ -25,15 +25,16 @@ def plan_memory(limit: int, dataset: Dataset) -> MemoryPlan:
     """Divide what the interpreter and its libraries leave of `limit`.
 
     Chunks on their way from the disk come first: one being computed, and for each reader the block
-    it fills, the rows of it, and the stored bytes they come from, as they are and decoded. Then the
-    data, up to half of the rest: reading it again costs more than computing columns again. What is
-    left is for kernel columns, two at the least.
+    it fills, the rows of it, and the stored bytes they come from, as they are and decoded. Beside
+    them the product of a pass. Then the data, up to half of the rest: reading it again costs more
+    than computing columns again. What is left is for kernel columns, two at the least.
     """
     chunk = max(dataset.stored_chunk_bytes, 4 * dataset.chunk_rows * dataset.d)
     on_the_way = (1 + 4 * dataset.readers) * chunk
     whole = 4 * (dataset.n + dataset.chunk_rows) * dataset.d
     two_columns = 2 * 4 * dataset.n
-    available = limit - resident_set() - on_the_way
+    product = 8 * dataset.n  # what a pass gives, ahead of being added to the gradient
+    available = limit - resident_set() - on_the_way - product
     if available < two_columns:
         needed = limit - available + two_columns
         raise UserError(

@@ -12,6 +12,7 @@ import numpy as np
 
 from bigsvm.errors import UserError
 from bigsvm.labels import Classes, Label, choose_classes, distinct, same, to_signs
+from bigsvm.packed_chunks import packed_chunks_of
 from bigsvm.plain_rows import plain_rows_of
 from bigsvm.prefetch import prefetched
 from bigsvm.scaling import Scaling
@@ -69,6 +70,7 @@ class Dataset:
         of_32_mib = 4 * CHUNK_BYTES // (4 * self.chunk_rows * self.d)
         self.readers = max(2, min(8, of_32_mib)) if place.remote else 2
         self._plain = None if place.remote else plain_rows_of(x)
+        self._packed = None if place.remote or hasattr(x, "id") else packed_chunks_of(x)
         self.recorded_fingerprint: str | None = about.get("fingerprint") if prepared else None
         self.feature_names: list[str] | None = about.get("feature_names")
         self.source: str = about.get("source", "")
@@ -98,6 +100,10 @@ class Dataset:
                 out = np.empty((count, self.d), np.float32) if space is None else space[:count]
                 if self._plain.read(start, out):
                     return out
+            if self._packed is not None:
+                unpacked = self._packed.read(start, stop, space)
+                if unpacked is not None:
+                    return unpacked
             block = self._x[start:stop]
         except (OSError, ValueError, RuntimeError) as damage:
             raise UserError(
