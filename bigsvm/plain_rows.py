@@ -7,7 +7,8 @@ a whole chunk takes a detour through fresh memory, which is slow to touch.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy as np
 class Stretch(NamedTuple):
     """Where the rows of one chunk lie, one after the other."""
 
-    file: Path
+    file: Path | int  # an HDF5 file is held open: another may get its name meanwhile
     offset: int
 
 
@@ -58,16 +59,25 @@ class PlainRows:
                 return False
             places = stretch.offset + self._row_bytes * lines[low:high]
             try:
-                descriptor = os.open(stretch.file, os.O_RDONLY)
+                with _descriptor(stretch.file) as descriptor:
+                    for place, piece in zip(places.tolist(), pieces[low:high], strict=True):
+                        if not _read_whole(descriptor, piece, place):
+                            return False
             except FileNotFoundError:
                 return False
-            try:
-                for place, piece in zip(places.tolist(), pieces[low:high], strict=True):
-                    if not _read_whole(descriptor, piece, place):
-                        return False
-            finally:
-                os.close(descriptor)
         return True
+
+
+@contextmanager
+def _descriptor(file: Path | int) -> Iterator[int]:
+    if isinstance(file, int):
+        yield file
+        return
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _read_whole(descriptor: int, piece: np.ndarray, place: int) -> bool:
@@ -89,9 +99,9 @@ def plain_rows_of(x: Any) -> PlainRows | None:
 
 def _in_hdf5(x: Any) -> PlainRows | None:
     n, d = x.shape
-    file = Path(x.file.filename)
     if x.file.driver != "sec2" or x.file.userblock_size or x.external or x.is_virtual:
         return None
+    file = x.file.id.get_vfd_handle()
     if x.chunks is None:
         offset = x.id.get_offset()
         return None if offset is None else PlainRows(d, n, lambda chunk: Stretch(file, offset))

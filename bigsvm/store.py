@@ -162,6 +162,7 @@ class Dataset:
 
     def close(self) -> None:
         """Let go of the file."""
+        self._plain = None  # it knows the file by its number, which may soon be another's
         self._place.close()
 
     def __enter__(self) -> Dataset:

@@ -102,6 +102,19 @@ def test_few_rows_are_read_by_themselves_where_the_file_allows_it(
     assert (len(picked) > 0) == ((name, x) in PLAIN)
 
 
+def test_an_hdf5_file_replaced_meanwhile_is_still_the_old_one(
+    folder: Path, rows: np.ndarray, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.h5"
+    path.write_bytes((folder / "plain.h5").read_bytes())
+    with open_dataset(path) as data:
+        (tmp_path / "other").write_bytes(bytes(path.stat().st_size))
+        (tmp_path / "other").replace(path)
+        np.testing.assert_array_equal(data.read(0, N), rows)
+    with pytest.raises(Exception, match="cannot be read"):
+        data.read(0, 10)
+
+
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("chunks_in_memory", [0, 3, 8])
 def test_the_same_bits_from_disk_as_from_memory(
