@@ -107,8 +107,11 @@ def decided(
 def pieces_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[Piece]:
     """The rows of a data set, a chunk at a time."""
     signs = dataset.labels() if with_labels else None
-    for start, stop in dataset.spans():
-        yield Piece(start, dataset.read(start, stop), None if signs is None else signs[start:stop])
+    start = 0
+    for x in prefetched(lambda span: dataset.read(*span), dataset.spans(), dataset.readers):
+        stop = start + len(x)
+        yield Piece(start, x, None if signs is None else signs[start:stop])
+        start = stop
 
 
 def open_test_set(spec: Spec, model: Model) -> Dataset:
