@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from bigsvm.addresses import is_address, refuse_credentials
 from bigsvm.errors import UserError
 from bigsvm.prepare_options import PrepareOptions
 
@@ -92,6 +93,10 @@ class DataConfig(Section):
             raise ValueError("give `source` (a named data set or a file) or `train` (a store)")
         if self.source is not None and isinstance(self.train, ArraysConfig):
             raise ValueError("with `source`, `train` is the path of the store to make")
+        if self.source is not None and isinstance(self.train, str) and is_address(self.train):
+            raise ValueError("with `source`, the store is made on this machine: `train` is a path")
+        for place in (self.train, self.test):
+            refuse_credentials(place.path if isinstance(place, ArraysConfig) else place or "")
         return self
 
 

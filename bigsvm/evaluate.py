@@ -199,8 +199,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     )
     add = parser.add_argument
     add("runs", metavar="RUN_DIR", nargs="+", type=Path, help="made by python -m bigsvm.train")
-    add("--test", metavar="STORE", help="test set, scaled like the training data (default: "
-        "data.test of the run's config)")  # fmt: skip
+    add("--test", metavar="STORE", help="test set, scaled like the training data: a path or an "
+        "address (default: data.test of the run's config)")  # fmt: skip
     add("--follow", action="store_true", help="evaluate snapshots as they appear, until the run "
         "is over")  # fmt: skip
     add("--picture", metavar="FILE.png", type=Path, help="also draw all runs into one picture")

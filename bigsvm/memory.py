@@ -24,20 +24,23 @@ def resident_set() -> int:
 def plan_memory(limit: int, dataset: Dataset) -> MemoryPlan:
     """Divide what the interpreter and its libraries leave of `limit`.
 
-    Chunks on their way from the disk come first (one being computed, one being read, and the raw
-    rows of it). Then the data, up to half of the rest: reading it again costs more than computing
-    columns again. What is left is for kernel columns, two at the least.
+    Chunks on their way from the disk come first: one being computed, and for each reader the block
+    it fills, the rows of it, and the stored bytes they come from, as they are and decoded. Beside
+    them the product of a pass. Then the data, up to half of the rest: reading it again costs more
+    than computing columns again. What is left is for kernel columns, two at the least.
     """
-    on_the_way = 4 * max(dataset.stored_chunk_bytes, 4 * dataset.chunk_rows * dataset.d)
+    chunk = max(dataset.stored_chunk_bytes, 4 * dataset.chunk_rows * dataset.d)
+    on_the_way = (1 + 4 * dataset.readers) * chunk
     whole = 4 * (dataset.n + dataset.chunk_rows) * dataset.d
     two_columns = 2 * 4 * dataset.n
-    available = limit - resident_set() - on_the_way
+    product = 8 * dataset.n  # what a pass gives, ahead of being added to the gradient
+    available = limit - resident_set() - on_the_way - product
     if available < two_columns:
         needed = limit - available + two_columns
         raise UserError(
             f"solver.memory_limit = {limit / 2**20:.0f} MiB is too small for {dataset.path}: at "
             f"least {needed / 2**20 * 1.05:.0f}MiB are needed (interpreter, chunks of "
-            f"{on_the_way / 2**22:.0f} MiB, two kernel columns)"
+            f"{chunk / 2**20:.0f} MiB, two kernel columns)"
         )
     resident = min(whole, available // 2)
     return MemoryPlan(resident, available - resident)

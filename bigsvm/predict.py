@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm import cli
+from bigsvm.addresses import is_address, path_or_address
 from bigsvm.errors import UserError
 from bigsvm.labels import Classes, to_signs
 from bigsvm.predictions import check_output, open_predictions
@@ -53,7 +54,7 @@ class Summary:
 
 def predict(
     model_file: Path,
-    source: Path,
+    source: Path | str,
     out: Path,
     options: ReadOptions | None = None,
     *,
@@ -67,8 +68,8 @@ def predict(
     ----------
     model_file : Path
         A model or snapshot.
-    source : Path
-        A store, a group in one, or a file of raw rows.
+    source : Path or str
+        A store, a group in one, the address of either (s3://...), or a file of raw rows.
     out : Path
         `*.csv` or `*.parquet` with the columns row (from 0), decision, label; `*.zarr` with the
         arrays decision and label; or `*.npy` with the decision values. It appears whole or not at
@@ -82,12 +83,11 @@ def predict(
     from bigsvm.scoring import Scorer, decided
 
     check_output(out, overwrite)
-    if any(
-        out.exists() and other.exists() and out.samefile(other) for other in (model_file, source)
-    ):
+    inputs = [Path(path) for path in (model_file, source) if not is_address(str(path))]
+    if any(out.exists() and path.exists() and out.samefile(path) for path in inputs):
         raise UserError(f"{out}: is an input, too; choose another name for the output")
-    if out.resolve() in source.resolve().parents:
-        raise UserError(f"{out}: holds the input {source}; choose another name for the output")
+    if any(out.resolve() in path.resolve().parents for path in inputs):
+        raise UserError(f"{out}: holds an input; choose another name for the output")
     model = load_model(model_file)
     options = options or ReadOptions()
     counts = np.zeros(2, np.int64)
@@ -97,7 +97,7 @@ def predict(
         if is_store(source):
             found = _open_store(source, arrays, model, options.with_labels, stack)
         else:
-            found = _open_file(source, options, model)
+            found = _open_file(Path(source), options, model)
         writer = stack.enter_context(open_predictions(out))
         scaling = model.scaling if found.raw else None
         for piece in decided(Scorer([model]), found.pieces, found.name, scaling):
@@ -114,10 +114,13 @@ def predict(
     return Summary(found.name, out, model.classes, (int(counts[0]), int(counts[1])), accuracy)
 
 
-def is_store(path: Path) -> bool:
-    """Whether `path` is a Zarr or HDF5 store, or a group inside one, rather than a file of rows."""
+def is_store(source: Path | str) -> bool:
+    """Whether it is a Zarr or HDF5 store, or a group inside one, rather than a file of rows."""
     import h5py
 
+    if is_address(str(source)):
+        return True
+    path = Path(source)
     if path.is_file():
         return bool(h5py.is_hdf5(path))
     if path.is_dir() or any(parent.is_file() for parent in path.parents):
@@ -128,7 +131,7 @@ def is_store(path: Path) -> bool:
 
 
 def _open_store(
-    path: Path,
+    path: Path | str,
     arrays: tuple[str | None, str | None],
     model: "Model",
     with_labels: bool,
@@ -211,7 +214,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     )
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help="a model or snapshot, *.safetensors")
-    add("source", metavar="INPUT", type=Path, help="a store (Zarr, HDF5), or a file: LIBSVM, CSV, "
+    add("source", metavar="INPUT", type=path_or_address, help="a store (Zarr, HDF5; Zarr also "
+        "at an address such as s3://bucket/store.zarr), or a file: LIBSVM, CSV, "
         "TSV, Parquet, npy, npz, MiniBooNE text; text also gz, bz2, xz")  # fmt: skip
     add("out", metavar="OUT", type=Path, help="*.csv or *.parquet (row, decision, label), *.zarr "
         "(decision, label) or *.npy (decision values)")  # fmt: skip

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bigsvm.backends.local import prefetched
 from bigsvm.errors import UserError
 from bigsvm.kernels import Block, Kernel, block_of, products
 from bigsvm.labels import Classes
 from bigsvm.model import Model
+from bigsvm.prefetch import prefetched
 from bigsvm.scaling import Scaling
 from bigsvm.store import Dataset, begin_fingerprint, open_dataset
 
@@ -125,10 +125,12 @@ def decided(
 def pieces_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[Piece]:
     """The rows of a data set, a chunk at a time; then they must have been those once written."""
     digest = begin_fingerprint(dataset.n, dataset.d)
-    for start, stop in dataset.spans():
-        rows = dataset.read(start, stop)
+    start = 0
+    for rows in prefetched(lambda span: dataset.read(*span), dataset.spans(), dataset.readers):
+        stop = start + len(rows)
         digest.update(rows)
         yield Piece(start, rows, dataset.signs(start, stop) if with_labels else None)
+        start = stop
     if with_labels:  # they are part of the fingerprint
         dataset.check_written(digest)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -11,13 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from bigsvm.checksum import checksum
 from bigsvm.errors import UserError
 from bigsvm.labels import Classes, Label, choose_classes, distinct, same, to_signs
+from bigsvm.packed_chunks import packed_chunks_of
+from bigsvm.plain_rows import plain_rows_of
+from bigsvm.prefetch import prefetched
 from bigsvm.scaling import Scaling
 from bigsvm.store_place import Place, array, attributes, damage_named, open_place
 
 CHUNK_BYTES = 8 * 2**20
 LABELS_AT_A_TIME = 2**20
+# Of so many rows or more, a single one is read by itself where the file allows it.
+_FEW = 50
 MAPPING_KEYS = ("path", "x", "y", "positive")
 
 
@@ -40,6 +45,8 @@ class Dataset:
         not chunked, or in so small chunks that reading them one by one would crawl.
     stored_chunk_bytes : int
         What has to be decoded at once to read a single row.
+    readers : int
+        How many chunks are best read at once: a remote server takes its time, a disk a core.
     scaling, feature_names, source, prepare_options, parts, recorded_fingerprint
         As `prepare` recorded them; None or empty in arrays of the user's own.
     """
@@ -62,6 +69,10 @@ class Dataset:
         self.stored_chunk_bytes = stored_rows * self.d * x.dtype.itemsize
         together = 1 if prepared else max(1, CHUNK_BYTES // (stored_rows * self.d * 4))
         self.chunk_rows = min(stored_rows * together, self.n)
+        of_32_mib = 4 * CHUNK_BYTES // (4 * self.chunk_rows * self.d)
+        self.readers = max(2, min(8, of_32_mib)) if place.remote else 2
+        self._plain = None if place.remote else plain_rows_of(x)
+        self._packed = None if place.remote or hasattr(x, "id") else packed_chunks_of(x)
         self.recorded_fingerprint: str | None = about.get("fingerprint") if prepared else None
         self.feature_names: list[str] | None = about.get("feature_names")
         self.source: str = about.get("source", "")
@@ -84,25 +95,40 @@ class Dataset:
         """d, by the name a model has for it."""
         return self.d
 
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows start to stop as a new C-contiguous (stop - start, d) float32 array."""
+    def read(self, start: int, stop: int, space: np.ndarray | None = None) -> np.ndarray:
+        """Rows start to stop, a C-contiguous (stop - start, d) float32 array.
+
+        It may be the first rows of `space`, if that is given: fresh memory is slow at first touch.
+        """
         if not 0 <= start <= stop <= self.n:
             raise IndexError(f"rows {start} to {stop} of {self.path}, which has {self.n}")
         with damage_named(f"{self.path}, rows {start} to {stop}"):
-            block = self._x[start:stop]
-        with np.errstate(over="ignore"):  # infinities are found, and named, by `fingerprint`
-            rows = np.ascontiguousarray(block, dtype=np.float32)
+            rows = self._read(start, stop, space)
         expected = self._checksums.get((start, stop))
-        if expected is not None and zlib.crc32(rows.data) != expected:
+        if expected is not None and checksum(rows) != expected:
             raise UserError(
                 f"{self.path}: rows {start} to {stop} are not what they were when this began; "
                 "leave the data alone while it is in use"
             )
         return rows
 
+    def _read(self, start: int, stop: int, space: np.ndarray | None) -> np.ndarray:
+        if self._plain is not None:
+            count = stop - start
+            out = np.empty((count, self.d), np.float32) if space is None else space[:count]
+            if self._plain.read(start, out):
+                return out
+        if self._packed is not None:
+            unpacked = self._packed.read(start, stop, space)
+            if unpacked is not None:
+                return unpacked
+        block = self._x[start:stop]
+        with np.errstate(over="ignore"):  # infinities are found, and named, by `fingerprint`
+            return np.ascontiguousarray(block, dtype=np.float32)
+
     def remember(self, start: int, stop: int, rows: np.ndarray) -> None:
         """From now on, `read` of this very span must give these rows."""
-        self._checksums[start, stop] = zlib.crc32(rows.data)
+        self._checksums[start, stop] = checksum(rows)
 
     def labels(self) -> np.ndarray:
         """All labels as (n,) int8 in {-1, +1}; the array is shared, so it is read-only."""
@@ -156,15 +182,26 @@ class Dataset:
         ordered = indices[order]
         if ordered[0] < 0 or ordered[-1] >= self.n:
             raise IndexError(f"row {ordered[0]} or {ordered[-1]} of {self.path}: it has {self.n}")
-        chunk = ordered // self.chunk_rows
-        edges = np.flatnonzero(np.diff(chunk)) + 1
-        for wanted, places in zip(np.split(ordered, edges), np.split(order, edges), strict=True):
-            first = int(wanted[0])
-            rows[places] = self.read(first, int(wanted[-1]) + 1)[wanted - first]
+        edges = np.flatnonzero(np.diff(ordered // self.chunk_rows)) + 1
+        spans = list(zip(np.split(ordered, edges), np.split(order, edges), strict=True))
+
+        def pick(span: tuple[np.ndarray, np.ndarray]) -> None:
+            wanted, places = span
+            first, stop = int(wanted[0]), int(wanted[-1]) + 1
+            if self._plain is not None and _FEW * len(wanted) < stop - first:
+                picked = np.empty((len(wanted), self.d), np.float32)
+                if self._plain.pick(wanted, picked):
+                    rows[places] = picked
+                    return
+            rows[places] = self.read(first, stop)[wanted - first]
+
+        for _ in prefetched(pick, spans, self.readers):
+            pass
         return rows
 
     def close(self) -> None:
         """Let go of the file."""
+        self._plain = None  # it knows the file by its number, which may soon be another's
         self._place.close()
 
     def __enter__(self) -> Dataset:
@@ -219,8 +256,9 @@ def open_dataset(
     Parameters
     ----------
     spec : path or mapping
-        A store ("s.zarr", "s.h5"), a group in one ("s.zarr/train", "s.h5/train"), or a mapping for
-        arrays of the user's own: ``{path: mine.h5, x: features, y: labels, positive: 1}``.
+        A store ("s.zarr", "s.h5"), a group in one ("s.zarr/train", "s.h5/train"), the address of a
+        Zarr store or group ("s3://bucket/s.zarr/train"), or a mapping for arrays of the user's own:
+        ``{path: mine.h5, x: features, y: labels, positive: 1}``.
     part : str
         The sub-group to use where the opened group has no arrays itself.
     classes : (label of -1, label of +1), optional
@@ -248,10 +286,10 @@ def _open(
     classes: Classes | None,
     with_labels: bool,
 ) -> Dataset:
-    place = open_place(Path(options["path"]))
+    place = open_place(options["path"])
     try:
         if names[0] not in place.group and part in place.group:
-            place = Place(place.group[part], place.path / part, place.close)
+            place = place.inside(part)
         x = array(place, names[0])
         if x.ndim != 2:
             raise UserError(f"{place.path}: {names[0]} has shape {x.shape}, not (rows, features)")
@@ -266,7 +304,7 @@ def _open(
                 f"{x.shape[0]} rows; a label a row is needed"
             )
         usual = names == ("X", "y")
-        where = str(place.path) if usual else f"{place.path}/{names[0]}"
+        where = place.path if usual else f"{place.path}/{names[0]}"
         dataset = Dataset(place, x, y, attributes(place) if usual else {}, where)
         if with_labels:
             dataset._find_classes(options.get("positive"), classes)
@@ -288,17 +326,21 @@ def fingerprint(dataset: Dataset) -> str:
 
 def _digest_of_rows(dataset: Dataset) -> Any:
     digest = begin_fingerprint(dataset.n, dataset.d)
-    for start, stop in dataset.spans():
-        rows = dataset.read(start, stop)
+    start = 0
+    for rows in prefetched(lambda span: dataset.read(*span), dataset.spans(), dataset.readers):
         finite = np.isfinite(rows)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
+            what = f"is {rows[row, column]} as float32; replace it or leave out the row"
+            if dataset.recorded_fingerprint is not None:  # no such value was ever written
+                what = "is missing; the store is damaged, or its copy is not complete"
             raise UserError(
                 f"{dataset.path}: the value in row {start + row}, column {column} (counted from 0) "
-                f"is {rows[row, column]} as float32; replace it or leave out the row"
+                f"{what}"
             )
         digest.update(rows)
-        dataset.remember(start, stop, rows)
+        dataset.remember(start, start + len(rows), rows)
+        start += len(rows)
     return digest
 
 

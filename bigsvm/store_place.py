@@ -7,10 +7,11 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bigsvm.addresses import is_address, plain_path
 from bigsvm.errors import UserError
 
 SEAL = "bigsvm_seal"
@@ -22,12 +23,20 @@ class Place:
     """A group inside a Zarr or HDF5 store, opened for reading."""
 
     group: Any  # h5py.Group or zarr.Group: both have keys(), [name] and attrs
-    path: Path  # for messages: the store's path, then the group's name in it
+    path: str  # for messages: the store's path or address, then the group's name in it
     close: Callable[[], None]
+    remote: bool = False
+
+    def inside(self, name: str) -> Place:
+        """The group `name` in this one."""
+        return replace(self, group=self.group[name], path=f"{self.path}/{name}")
 
 
-def open_place(path: Path) -> Place:
-    """Open the store at `path`, or the group in a store that `path` goes on to."""
+def open_place(where: str | Path) -> Place:
+    """Open the store at a path or address, or the group in a store that it goes on to."""
+    if is_address(text := plain_path(str(where))):
+        return _open_remote(text)
+    path = Path(text)
     if not path.exists():
         for file in path.parents:
             if file.is_file():
@@ -61,8 +70,8 @@ def _open_hdf5(file: Path, inside: str) -> Place:
     group = opened.get(inside) if inside else opened
     if not isinstance(group, h5py.Group):
         with closing(opened):
-            raise _no_group(Place(opened, file, opened.close), inside)
-    return Place(group, file / inside, opened.close)
+            raise _no_group(Place(opened, str(file), opened.close), inside)
+    return Place(group, str(file / inside), opened.close)
 
 
 def _open_zarr(directory: Path) -> Place:
@@ -76,17 +85,41 @@ def _open_zarr(directory: Path) -> Place:
                 f"{directory}: cannot be opened as a Zarr group ({one_line(problem)})"
             ) from problem
         raise UserError(f"{directory}: is a folder, but not a Zarr group") from problem
-    return Place(group, directory, lambda: None)
+    return Place(group, str(directory), lambda: None)
+
+
+def _open_remote(address: str) -> Place:
+    from bigsvm.remote_store import open_remote_store
+
+    store = open_remote_store(address)
+    import zarr
+
+    try:
+        # Version by version: asked for both at once, one failure would leave the other's behind.
+        try:
+            group = zarr.open_group(store, mode="r", zarr_format=3)
+        except FileNotFoundError:
+            group = zarr.open_group(store, mode="r", zarr_format=2)
+    except FileNotFoundError as missing:
+        raise UserError(
+            f"{address}: there is no Zarr group; check the address, and that the copy is complete"
+        ) from missing
+    except (OSError, ValueError, KeyError) as problem:
+        raise UserError(
+            f"{address}: cannot be opened as a Zarr group ({one_line(problem)})"
+        ) from problem
+    return Place(group, address.rstrip("/"), store.close, remote=True)
 
 
 def _no_group(place: Place, inside: str) -> UserError:
-    return UserError(f"{place.path}: there is no group {inside!r} in it; it has: {_names(place)}")
+    return UserError(f"{place.path}: there is no group {inside!r} in it{_what_it_has(place)}")
 
 
-def _names(place: Place) -> str:
-    with warnings.catch_warnings():
+def _what_it_has(place: Place) -> str:
+    with warnings.catch_warnings(), suppress(Exception):  # not every server lists what it has
         warnings.simplefilter("ignore")  # of Zarr, at strangers' files: one line is enough
-        return ", ".join(sorted(place.group.keys())) or "nothing"
+        return f"; it has: {', '.join(sorted(place.group.keys())) or 'nothing'}"
+    return ""
 
 
 def array(place: Place, name: str) -> Any:
@@ -94,7 +127,7 @@ def array(place: Place, name: str) -> Any:
         found = place.group[name]
         if hasattr(found, "shape"):
             return found
-    raise UserError(f"{place.path}: there is no array {name!r} in it; it has: {_names(place)}")
+    raise UserError(f"{place.path}: there is no array {name!r} in it{_what_it_has(place)}")
 
 
 def attributes(place: Place) -> dict[str, Any]:

@@ -1,18 +1,16 @@
 """The data in this process: chunks kept in memory while they fit, streamed from disk otherwise."""
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Iterator
+from itertools import cycle
+from queue import SimpleQueue
 
 import numpy as np
 
 from bigsvm import kernels
 from bigsvm.kernels import LANES, Block, Kernel, block_of
+from bigsvm.prefetch import prefetched
 from bigsvm.store import Dataset
 from bigsvm.threads import available_threads, threads
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 class LocalBackend:
@@ -37,12 +35,18 @@ class LocalBackend:
         self._kernel = kernel
         self._threads = min(threads or available_threads(), available_threads())
         chunk_bytes = 4 * dataset.chunk_rows * dataset.d
-        self._resident: dict[int, Block] = {}
-        for span in dataset.spans():
-            if resident_bytes < chunk_bytes:
-                break
-            self._resident[span[0]] = self._load(span)
-            resident_bytes -= chunk_bytes
+        fitting = resident_bytes // chunk_bytes
+        spans = list(dataset.spans())
+        self._streamed = spans[fitting:]
+        self._stream = Stream(dataset) if self._streamed else None
+        self._resident = {
+            block.start: block
+            for block in prefetched(
+                lambda span: block_of(dataset.read(*span), span[0]),
+                spans[:fitting],
+                dataset.readers,
+            )
+        }
 
     def gather(self, indices: np.ndarray) -> np.ndarray:
         """See `Backend`."""
@@ -76,21 +80,38 @@ class LocalBackend:
 
     def _blocks(self) -> Iterator[Block]:
         yield from self._resident.values()
-        streamed = [span for span in self._dataset.spans() if span[0] not in self._resident]
-        yield from prefetched(self._load, streamed)
-
-    def _load(self, span: tuple[int, int]) -> Block:
-        return block_of(self._dataset.read(*span), start=span[0])
+        if self._stream is not None:
+            yield from self._stream.blocks(self._streamed)
 
 
-def prefetched(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """``map(function, items)``, each result computed in the background while the last is used."""
-    with ThreadPoolExecutor(max_workers=1) as background:
-        waiting = None
-        for item in items:
-            following = background.submit(function, item)
-            if waiting is not None:
-                yield waiting.result()
-            waiting = following
-        if waiting is not None:
-            yield waiting.result()
+class Stream:
+    """Chunks read and laid out in the background, in the same memory pass after pass.
+
+    Fresh memory is slow at first touch: taken anew for each chunk it costs as much as the reading.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        chunk_rows, d, readers = dataset.chunk_rows, dataset.d, dataset.readers
+        # One block is computed while each reader fills another.
+        shape = (-(-chunk_rows // LANES), d, LANES)
+        self._panels = [np.zeros(shape, np.float32) for _ in range(readers + 1)]
+        self._spaces: SimpleQueue[np.ndarray] = SimpleQueue()
+        for _ in range(readers):
+            self._spaces.put(np.empty((chunk_rows, d), np.float32))
+
+    def blocks(self, spans: list[tuple[int, int]]) -> Iterator[Block]:
+        """The chunks at `spans` one after the other; each is gone when the next is asked for."""
+        wanted = zip(spans, cycle(self._panels), strict=False)
+        yield from prefetched(lambda item: self._load(*item), wanted, self._dataset.readers)
+
+    def _load(self, span: tuple[int, int], panels: np.ndarray) -> Block:
+        space = self._spaces.get()
+        try:
+            rows = self._dataset.read(*span, space)
+            panels = panels[: -(-len(rows) // LANES)]
+            panels[-1] = 0.0
+            kernels._interleave(rows, panels)
+        finally:
+            self._spaces.put(space)
+        return Block(*span, panels)

@@ -1,0 +1,36 @@
+"""Telling addresses (s3://bucket/data.zarr) from paths of this machine."""
+
+import re
+from pathlib import Path
+
+from bigsvm.errors import UserError
+
+
+def is_address(text: str) -> bool:
+    """Whether `text` is an address for fsspec rather than a path."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*:(//|:)", text) is not None
+
+
+def plain_path(text: str) -> str:
+    """A file:// address as the path it names; anything else as it is."""
+    match = re.match(r"(?:file|local)://(/.*)", text, re.IGNORECASE)
+    return match[1] if match else text
+
+
+def path_or_address(text: str) -> Path | str:
+    """An argument of a command: a path, or the address it is (which a Path would garble)."""
+    text = plain_path(text)
+    return text if is_address(text) else Path(text)
+
+
+def refuse_credentials(address: str) -> None:
+    """Refuse a password or a signature in an address: it would end up in files and messages."""
+    if not is_address(address):
+        return
+    host = re.sub(r"^([^:/]+:(//|:))+", "", address).partition("/")[0]
+    if "@" in host or ("?" in address and address.lower().startswith("http")):
+        scheme = address.partition(":")[0]
+        raise UserError(
+            f"the {scheme}:// address of a store holds credentials (before an @ or after a ?) that "
+            "would be written to files and logs; leave them out: they come from the environment"
+        )
