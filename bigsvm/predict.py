@@ -86,8 +86,9 @@ def predict(
     inputs = [Path(path) for path in (model_file, source) if not is_address(str(path))]
     if any(out.exists() and path.exists() and out.samefile(path) for path in inputs):
         raise UserError(f"{out}: is an input, too; choose another name for the output")
-    if any(out.resolve() in path.resolve().parents for path in inputs):
-        raise UserError(f"{out}: holds an input; choose another name for the output")
+    for path in inputs:
+        if out.resolve() in path.resolve().parents:
+            raise UserError(f"{out}: holds the input {path}; choose another name for the output")
     model = load_model(model_file)
     options = options or ReadOptions()
     counts = np.zeros(2, np.int64)

@@ -87,7 +87,8 @@ class Training:
                 final = self._caught_up(final)
             if final.drift is None:
                 gradient = self.problem.gradient(final.alpha)
-                drift = float(np.abs(gradient - final.gradient).max())
+                difference = np.subtract(gradient, final.gradient)
+                drift = float(max(difference.max(), -difference.min()))
                 final = replace(final, gradient=gradient, drift=drift)
             true_gap, may_end = self.problem.stop_test(final, final.gradient)
             if status != "converged" or may_end:

@@ -30,6 +30,7 @@ _SAMPLED = 4
 # After so many passes without a new lowest gap the hot set is too narrow: it is widened.
 _PATIENCE = 3
 _WIDEST = 8192
+_PIECE = 2**20
 
 
 @dataclass(frozen=True)
@@ -139,13 +140,13 @@ class BlockSchedule:
             return self._sample(state)
         idle, working = role == IDLE, role != IDLE
         all_work = np.count_nonzero(working) <= 4 * p
-        is_final = bool(all_work and not (g[idle] < 0).any())
+        is_final = bool(all_work and not (idle & (g < 0)).any())
         chosen = [np.flatnonzero(working)] if all_work else []
         for of_class in (y < 0, y > 0):
             chosen.append(lowest(g, of_class & idle, max(1, p // 8) if is_final else p))
             if not all_work:
                 chosen.append(lowest(g, of_class & working, p))
-                chosen.append(lowest(-g, of_class & (role == SUPPORT), p))
+                chosen.append(lowest(g, of_class & (role == SUPPORT), p, sign=-1))
         index = np.unique(np.concatenate(chosen))
         return HotSet(index, -np.inf if is_final else _ENOUGH * state.gap, is_final=is_final)
 
@@ -167,16 +168,23 @@ class BlockSchedule:
             state.hot_set, state.stalled = 2 * state.hot_set, 0
 
 
-def lowest(values: np.ndarray, eligible: np.ndarray, count: int) -> np.ndarray:
-    """The indices of the `count` lowest eligible values; among equals the lower index goes first.
+def lowest(values: np.ndarray, eligible: np.ndarray, count: int, sign: int = 1) -> np.ndarray:
+    """The indices of the `count` lowest eligible values, in order of index (sign -1: highest).
 
-    Only the value at the border is taken from numpy's partition, whose order of equals differs
-    between machines.
+    Among equals the lower index goes first. Only the value at the border is taken from numpy's
+    partition, whose order of equals differs between machines. A piece at a time: a copy of all
+    values would be as large as all else a run holds.
     """
-    index = np.flatnonzero(eligible)
-    if len(index) <= count:
-        return index
-    candidates = values[index]
-    border = np.partition(candidates, count - 1)[count - 1]
-    below = index[candidates < border]
-    return np.concatenate([below, index[candidates == border][: count - len(below)]])
+    kept = np.empty(0, np.int64)
+    for start in range(0, len(values), _PIECE):
+        here = start + np.flatnonzero(eligible[start : start + _PIECE])
+        index = np.concatenate([kept, here])
+        if len(index) > count:
+            candidates = sign * values[index]
+            border = np.partition(candidates, count - 1)[count - 1]
+            below = index[candidates < border]
+            index = np.sort(
+                np.concatenate([below, index[candidates == border][: count - len(below)]])
+            )
+        kept = index
+    return kept

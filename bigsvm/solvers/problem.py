@@ -34,7 +34,9 @@ class Problem:
         """The state with all weight on one pattern."""
         column = np.empty((1, self.backend.n), np.float32)
         self.backend.columns(self.backend.gather(np.array([initial])), column, np.array([0]))
-        q = self.y * (float(self.y[initial]) * column[0].astype(np.float64))
+        q = column[0].astype(np.float64)
+        q *= self.y
+        q *= float(self.y[initial])
         q[initial] += 1.0 / self.C
         return State.at_vertex(initial, q, self.algorithm, hot_set)
 
@@ -55,7 +57,10 @@ class Problem:
 
     def stop_test(self, state: State, gradient: np.ndarray) -> tuple[float, bool]:
         """The gap at `state`'s point under `gradient`, and whether the run may end there."""
-        in_play = (state.role != IDLE) | (gradient < 0)  # an idle pattern below zero would join
-        gap = float(gradient[state.role == SUPPORT].max() - gradient[in_play].min())
-        someone_joins = bool((gradient[state.role == IDLE] < 0).any())
+        below_zero = gradient < 0
+        in_play = (state.role != IDLE) | below_zero  # an idle pattern below zero would join
+        lowest = np.min(gradient, where=in_play, initial=np.inf)
+        highest = np.max(gradient, where=state.role == SUPPORT, initial=-np.inf)
+        someone_joins = bool(((state.role == IDLE) & below_zero).any())
+        gap = float(highest - lowest)
         return gap, gap <= self.tolerance and not someone_joins
