@@ -60,7 +60,7 @@ class Kernel:
 def panels_of(x: np.ndarray) -> np.ndarray:
     """Lay rows (n, d) out as panels (n / 16 rounded up, d, 16), the last one filled with zeros."""
     panels = np.zeros((-(-len(x) // LANES), x.shape[1], LANES), np.float32)
-    _interleave(np.ascontiguousarray(x, np.float32), panels)
+    interleave(np.ascontiguousarray(x, np.float32), panels)
     return panels
 
 
@@ -113,12 +113,13 @@ def _row_tiles(rows: np.ndarray) -> list[slice]:
 
 def _packs_of(rows: np.ndarray) -> np.ndarray:
     packs = np.zeros((-(-len(rows) // PACK), rows.shape[1], PACK), np.float32)
-    _interleave(np.ascontiguousarray(rows, np.float32), packs)
+    interleave(np.ascontiguousarray(rows, np.float32), packs)
     return packs
 
 
 @njit(cache=True, nogil=True)
-def _interleave(x, groups):  # type: ignore[no-untyped-def]
+def interleave(x, groups):  # type: ignore[no-untyped-def]
+    """Lay rows (n, d) out in groups (n / width rounded up, d, width)."""
     width = groups.shape[2]
     for i in range(x.shape[0]):
         group, lane = divmod(i, width)

@@ -15,6 +15,8 @@ from bigsvm.sources import SOURCES, locate
 class Rows:
     """Rows in memory, served like a stored data set."""
 
+    readers = 1
+
     def __init__(self, x: np.ndarray, chunk_rows: int | None = None) -> None:
         self.x = np.ascontiguousarray(x, np.float32)
         self.n, self.d = self.x.shape
@@ -25,7 +27,7 @@ class Rows:
         for start in range(0, self.n, self.chunk_rows):
             yield start, min(start + self.chunk_rows, self.n)
 
-    def read(self, start, stop):
+    def read(self, start, stop, space=None):
         self.reads += 1
         return self.x[start:stop].copy()
 

@@ -145,7 +145,7 @@ def test_a_chunk_damaged_during_training_is_told(folder: Path, tmp_path: Path, l
         rows = backend.gather(np.arange(3))
         some = compress(np.zeros((CHUNK - 1, D), np.float32), 1)
         chunk.write_bytes(chunk.read_bytes()[:-5] if left == "a part of the file" else some)
-        with pytest.raises(UserError, match="rows 1400 to 2100 cannot be read"):
+        with pytest.raises(UserError, match="rows 1400 to 2100: cannot be read"):
             backend.matvec(rows, np.ones(3))
 
 

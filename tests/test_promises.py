@@ -99,7 +99,7 @@ import numba
 from bigsvm import cli, memory, train
 from bigsvm.solvers import column_cache, exact
 
-exact.WORTH_THREADS = 0  # use them for few patterns too
+exact._WORTH_THREADS = 0  # use them for few patterns too
 resident, columns = int(sys.argv.pop(1)), int(sys.argv.pop(1))
 if columns:
     memory.plan_memory = lambda limit, data: memory.MemoryPlan(resident, columns * 4 * data.n)

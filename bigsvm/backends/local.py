@@ -111,7 +111,7 @@ class Stream:
             rows = self._dataset.read(*span, space)
             panels = panels[: -(-len(rows) // LANES)]
             panels[-1] = 0.0
-            kernels._interleave(rows, panels)
+            kernels.interleave(rows, panels)
         finally:
             self._spaces.put(space)
         return Block(*span, panels)

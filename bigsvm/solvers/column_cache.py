@@ -7,8 +7,8 @@ import numpy as np
 from bigsvm.backends import Backend
 from bigsvm.kernels import PACK
 
-# Columns fetched together: two packs of the kernels, and most of the guesses among them are used.
-_BATCH = 2 * PACK
+# Columns fetched together: whole packs of the kernels, and most of the guesses are used.
+_BATCH = 3 * PACK
 
 
 def space_for_columns(nbytes: int, n: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from numba import get_num_threads, njit
 
 from bigsvm.errors import UserError
 from bigsvm.solvers.column_cache import ColumnCache
-from bigsvm.solvers.nodes import WORTH_THREADS, find_nodes, update_gradient
+from bigsvm.solvers.nodes import find_nodes, update_gradient
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT, WORKING, State
 from bigsvm.threads import threads
@@ -15,6 +15,8 @@ from bigsvm.threads import threads
 _CLOSED, _MISSING, _PAUSED, _OVERFLOWED = range(4)
 # So many steps in one compiled call, a few milliseconds: nobody waits longer for an answer.
 _BURST = 256
+# With fewer patterns, waiting for the other threads costs more than they save on a few columns.
+_WORTH_THREADS = 8192
 
 
 class ExactSchedule:
@@ -42,7 +44,7 @@ class ExactSchedule:
         Yields, with `state` up to date, at the iteration ``pause(iteration)`` names as the next,
         after every step from a gap of `leave_at` or less, and now and then in between.
         """
-        worth_threads = len(state.alpha) >= WORTH_THREADS
+        worth_threads = len(state.alpha) >= _WORTH_THREADS
         with threads(get_num_threads() if worth_threads else 1):
             yield from self._bursts(state, pause, leave_at)
 
