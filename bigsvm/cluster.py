@@ -141,7 +141,8 @@ class Cluster:
             self._unfit_in_a_row += 1
             unfit = isinstance(problem, UnfitWorker | ImportError | AttributeError)
             if not unfit or self._unfit_in_a_row > _UNFIT_IN_A_ROW:
-                raise
+                raise self._lost(f"a worker failed ({one_line(problem)})") from problem
+            time.sleep(_POLL_SECONDS)
             self._say(f"warning: a worker that came in between cannot compute ({problem})")
             return None
 

@@ -21,6 +21,7 @@ from pydantic import (
 from bigsvm.addresses import is_address, refuse_credentials
 from bigsvm.errors import UserError
 from bigsvm.prepare_options import PrepareOptions
+from bigsvm.solvers import HOT_SET
 
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -143,7 +144,7 @@ class SolverConfig(Section):
     max_iterations: int = Field(default=1_000_000, ge=1)
     time_limit: Duration | None = Field(default=None, gt=0)
     initial: int | Literal["random"] = 0
-    hot_set: int = Field(default=3072, ge=1)
+    hot_set: int = Field(default=HOT_SET, ge=1)
     memory_limit: Size = Field(default=2 * 2**30, gt=0)
     threads: int | None = Field(default=None, ge=1)
     seed: int = Field(default=0, ge=0)

@@ -1,4 +1,4 @@
-"""What ends a command with one line: a mistake of the user, or a cluster that is gone."""
+"""What ends a command with one line: a mistake of the user, or something that went away."""
 
 import errno
 
@@ -9,6 +9,13 @@ class UserError(Exception):
     The message is one line: what is wrong, where (file, row, column, config key), and what to do.
     Commands print it without a traceback and exit with code 2.
     """
+
+
+class Unreachable(OSError):
+    """A server that does not answer now: nobody's mistake, so the exit code is 1."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(errno.ETIMEDOUT, why, where)
 
 
 class ClusterLost(ConnectionError):

@@ -12,11 +12,10 @@ from bigsvm.config import Size
 from bigsvm.dense import variance
 from bigsvm.fit import FitOptions
 from bigsvm.kernels import NAMES, Kernel
+from bigsvm.solvers import EXACT_UP_TO
 
 if TYPE_CHECKING:
     from bigsvm.estimator import BigSVC
-
-EXACT_UP_TO = 20_000  # rows; beyond, `schedule="auto"` is "block"
 
 
 def fit_options(given: BigSVC, X: Any) -> FitOptions:

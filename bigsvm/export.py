@@ -44,7 +44,7 @@ def export(model_file: Path, out: Path, *, overwrite: bool = False) -> Path | No
     if out.suffix.lower() == ".model":
         from bigsvm.libsvm_model import write_libsvm
 
-        return write_libsvm(model, out)
+        return write_libsvm(model, out, overwrite)
     from bigsvm.onnx_graph import onnx_model
 
     content = onnx_model(model).SerializeToString(deterministic=True)

@@ -7,13 +7,12 @@ import numpy as np
 
 from bigsvm.backends import Backend
 from bigsvm.kernels import Kernel
+from bigsvm.solvers import HOT_SET
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT, WORKING, State
-
-HOT_SET = 1024
 
 
 @dataclass(frozen=True)

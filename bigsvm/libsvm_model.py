@@ -22,7 +22,7 @@ KERNELS = {"rbf": "rbf", "linear": "linear", "poly": "polynomial"}
 _INT_32 = range(-(2**31), 2**31)
 
 
-def write_libsvm(model: Model, path: Path) -> Path | None:
+def write_libsvm(model: Model, path: Path, overwrite: bool = False) -> Path | None:
     """Write the model for LIBSVM to take, whole or not at all.
 
     LIBSVM knows no scaling, and whole numbers only for labels. The file holds the support vectors
@@ -41,6 +41,8 @@ def write_libsvm(model: Model, path: Path) -> Path | None:
         )
     beside = path.with_name(f"{path.name}.json")
     missing = _not_in_the_format(model)
+    if beside.exists() and not overwrite:
+        raise UserError(f"{beside}: exists, and belongs to such a model; --overwrite replaces both")
     if missing:  # first: a model without it would be used wrongly
         with written_whole(beside) as temporary:
             temporary.write_text(json.dumps(missing, indent=2) + "\n")

@@ -21,26 +21,28 @@ def resident_set() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def plan_memory(limit: int, dataset: Dataset) -> MemoryPlan:
+def plan_memory(limit: int, dataset: Dataset, hot_rows: int = 0) -> MemoryPlan:
     """Divide what the interpreter and its libraries leave of `limit`.
 
     Chunks on their way from the disk come first: one being computed, and for each reader the block
     it fills, the rows of it, and the stored bytes they come from, as they are and decoded. Beside
     them the product of a pass. Then the data, up to half of the rest: reading it again costs more
-    than computing columns again. What is left is for kernel columns, two at the least.
+    than computing columns again. What is left is for the solver: kernel columns, two at the least,
+    or a hot set of so many rows.
     """
     chunk = max(dataset.stored_chunk_bytes, 4 * dataset.chunk_rows * dataset.d)
     on_the_way = (1 + 4 * dataset.readers) * chunk
     whole = 4 * (dataset.n + dataset.chunk_rows) * dataset.d
-    two_columns = 2 * 4 * dataset.n
+    # A row of a hot set is there as gathered, as moved and in a panel.
+    least = max(2 * 4 * dataset.n, 3 * 4 * min(hot_rows, dataset.n) * dataset.d)
     product = 8 * dataset.n  # what a pass gives, ahead of being added to the gradient
     available = limit - resident_set() - on_the_way - product
-    if available < two_columns:
-        needed = limit - available + two_columns
+    if available < least:
+        needed = limit - available + least
         raise UserError(
             f"solver.memory_limit = {limit / 2**20:.0f} MiB is too small for {dataset.path}: at "
             f"least {needed / 2**20 * 1.05:.0f}MiB are needed (interpreter, chunks of "
-            f"{chunk / 2**20:.0f} MiB, two kernel columns)"
+            f"{chunk / 2**20:.0f} MiB, two kernel columns or a hot set)"
         )
-    resident = min(whole, available // 2)
+    resident = min(whole, available // 2, available - least)
     return MemoryPlan(resident, available - resident)

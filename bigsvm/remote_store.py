@@ -14,7 +14,7 @@ from typing import Any, cast
 from zarr.storage import FsspecStore
 
 from bigsvm.addresses import refuse_credentials
-from bigsvm.errors import UserError
+from bigsvm.errors import Unreachable, UserError
 
 # Tries of one request, on top of those botocore makes by itself (AWS_MAX_ATTEMPTS of them). Where
 # nothing has ever answered, the address is more likely wrong than the trouble passing.
@@ -89,7 +89,7 @@ def _may_pass(error: BaseException) -> bool:
     return bool(_names(error) & _PASSING_NAMES)
 
 
-def _explained(address: str, error: BaseException, tries: int) -> UserError:
+def _explained(address: str, error: BaseException, tries: int) -> UserError | Unreachable:
     """The one line for an error that is here to stay. Servers' own words may hold keys: no."""
     code, status = _code(error), getattr(error, "status", None)
     if code == "NoSuchBucket":
@@ -110,9 +110,10 @@ def _explained(address: str, error: BaseException, tries: int) -> UserError:
             "AWS_PROFILE) and what they allow"
         )
     if _may_pass(error):
-        return UserError(
-            f"{address}: no proper answer in {tries} tries ({code or _one_line(error)}); check the "
-            "address and the network; a training goes on with the same command"
+        return Unreachable(
+            address,
+            f"no proper answer in {tries} tries ({code or _one_line(error)}); check the address "
+            "and the network; a training goes on with the same command",
         )
     return UserError(f"{address}: cannot be read ({code or _one_line(error)})")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import warnings
@@ -12,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from bigsvm.addresses import is_address, plain_path
-from bigsvm.errors import UserError
+from bigsvm.errors import Unreachable, UserError
 
 SEAL = "bigsvm_seal"
+_OF_THE_MACHINE = (errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 SEALED = ("classes", "feature_names", "fingerprint", "parts", "prepare", "scaling", "source")
 
 
@@ -104,6 +106,8 @@ def _open_remote(address: str) -> Place:
         raise UserError(
             f"{address}: there is no Zarr group; check the address, and that the copy is complete"
         ) from missing
+    except Unreachable:
+        raise
     except (OSError, ValueError, KeyError) as problem:
         raise UserError(
             f"{address}: cannot be opened as a Zarr group ({one_line(problem)})"
@@ -155,9 +159,11 @@ def damage_named(where: str) -> Iterator[None]:
     """Blame the store at `where` for whatever goes wrong inside."""
     try:
         yield
-    except UserError:
+    except (UserError, Unreachable):
         raise
     except Exception as damage:
+        if isinstance(damage, MemoryError) or getattr(damage, "errno", None) in _OF_THE_MACHINE:
+            raise
         # Zarr and h5py raise errors of many kinds at metadata that make no sense.
         reason = one_line(damage)[:200]
         raise UserError(

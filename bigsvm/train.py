@@ -39,10 +39,6 @@ the same model, bit for bit. Look at the models so far with: python -m bigsvm.ev
 """
 
 
-# With more patterns than this, `schedule: auto` takes the block schedule: columns no longer fit.
-EXACT_UP_TO = 20_000
-
-
 class Interruption:
     """Remembers the first SIGINT or SIGTERM, for the loop to end in order; the second one kills."""
 
@@ -148,7 +144,8 @@ def train(
             open_test_set(test, dataset).close()
         training = set_up(config, run_dir, dataset, display, interruption, began, fresh, cluster)
         outcome = _run(training)
-        _warn_of_useless_kernel(outcome.final, training.problem, display)
+        if outcome.status != "interrupted":
+            _warn_of_useless_kernel(outcome.final, training.problem, display)
         summary = _summary(training, outcome)
         if outcome.status != "interrupted":
             model = training.make_model(outcome.final)
@@ -181,7 +178,7 @@ def set_up(
     from bigsvm.kernels import Kernel, warm_up
     from bigsvm.memory import MemoryPlan, plan_memory
     from bigsvm.model import ModelFactory
-    from bigsvm.solvers import ARITHMETIC
+    from bigsvm.solvers import ARITHMETIC, EXACT_UP_TO
     from bigsvm.solvers.block import BlockSchedule
     from bigsvm.solvers.column_cache import space_for_columns
     from bigsvm.solvers.exact import ExactSchedule
@@ -217,9 +214,13 @@ def set_up(
         numba.set_num_threads(min(solver.threads, available_threads()))
     if_slow = Timer(2.0, display.say, ["compiling the kernels; only the first start takes so long"])
     if_slow.start()
-    warm_up(kernel)
-    if_slow.cancel()
-    memory = plan_memory(solver.memory_limit, dataset)
+    try:
+        warm_up(kernel)
+    finally:
+        if_slow.cancel()
+    hot_rows = 6 * solver.hot_set if solver.schedule == "block" else 0
+    held = saved.state.nbytes if saved else 0
+    memory = plan_memory(solver.memory_limit + held, dataset, hot_rows)
     backend: Backend
     if cluster is None:
         backend = LocalBackend(dataset, kernel, memory.resident, solver.threads)

@@ -82,7 +82,7 @@ class Training:
             self._checkpoint()
             in_a_hurry = status == "time_limit" and self._time_to_verify.too_long
             if status == "interrupted" or in_a_hurry:
-                return Outcome(status, final)
+                return Outcome(status, self.state)
             if final is not self.state:
                 final = self._caught_up(final)
             if final.drift is None:

@@ -41,7 +41,7 @@ MADE_AT_ONCE = 100_000
 KERNEL_CHUNKS = 24
 TRAIN = {
     "model": {"C": 1.0, "kernel": {"name": "rbf", "sigma": 7.0}},
-    "solver": {"schedule": "block", "memory_limit": "512MiB", "max_iterations": 400},
+    "solver": {"schedule": "block", "memory_limit": "512MiB", "max_iterations": 6000},
     "run": {"snapshot_every": 1_000_000},
 }
 
@@ -91,11 +91,12 @@ def measure_pass(store: Path, rounds: int, cold: bool) -> dict[str, float]:
     from bigsvm import kernels
     from bigsvm.backends.local import LocalBackend
     from bigsvm.kernels import Kernel, block_of
-    from bigsvm.store import open_dataset
+    from bigsvm.store import fingerprint, open_dataset
 
     kernel = Kernel("rbf", 1 / (2 * 7.0**2))
     kernels.warm_up(kernel)
     with open_dataset(store) as dataset:
+        fingerprint(dataset)  # as a training does: from now on every chunk is checked
         backend = LocalBackend(dataset, kernel, 0)
         generator = np.random.default_rng(0)
         rows = backend.gather(generator.choice(dataset.n, MOVED))
@@ -170,6 +171,8 @@ def measure_training(store: Path, folder: Path) -> dict[str, float]:
         sys.exit(f"training on {store} failed: {done.stderr.strip()[-2000:]}")
     summary = json.loads((run_dir / "summary.json").read_text())
     shutil.rmtree(run_dir)
+    if summary["passes"] < 2:
+        sys.exit(f"training on {store}: {summary['passes']} passes say nothing of its memory")
     return {
         "peak": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
         "seconds": time.perf_counter() - began,

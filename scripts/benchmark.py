@@ -3,7 +3,7 @@
 Every fit runs in a process of its own, all with the same rows and threads, each with its own best
 (C, sigma) of the same grid, chosen on a validation part of the training rows. The candidates take
 turns, and the best time of each counts (of memory, the largest). The fit time leaves out importing
-for all; bigsvm's has reading the data, checkpoints and saving in it, the peers' is that of fit().
+and loading compiled code for all; bigsvm's has reading the data, checkpoints and saving in it, the peers' is that of fit().
 """
 
 import argparse
@@ -137,15 +137,14 @@ class Bench:
             partial.replace(store)
         return str(store)
 
-    def config(self, name: str, rows: int, folder: str) -> Path:
+    def config(self, name: str, rows: int, folder: str, snapshot_every: int = 5000) -> Path:
         """A config of bigsvm (JSON is YAML), without C and sigma."""
         path = Path(folder, f"{name}.yaml")
         values = {
             "data": {"train": self.store("train", rows)},
             "model": {"algorithm": "mfw", "kernel": {"name": "rbf"}},
             "solver": {**(CANDIDATES[name].solver or {}), "tolerance": 1e-5},
-            # About thirty models a run: enough for a curve, too few to cost time.
-            "run": {"snapshot_every": max(100, rows // 30)},
+            "run": {"snapshot_every": snapshot_every},
         }
         path.write_text(json.dumps(values, indent=2))
         return path
@@ -222,7 +221,7 @@ class Bench:
     def bigsvm(
         self, name: str, rows: int, C: float, sigma: float, curve: Path | None
     ) -> dict[str, Any]:
-        """One run of bigsvm's own command, its model scored; its snapshots too for a curve."""
+        """One run of bigsvm's own command, its model scored; one more for a curve."""
         with tempfile.TemporaryDirectory(dir=self.out, prefix=f".{name}-") as folder:
             run = Path(folder) / "run"
             config = str(self.config(name, rows, folder))
@@ -234,10 +233,18 @@ class Bench:
             answer = self.worker("score", model=str(run / "model.safetensors"))
             answer |= {**fitted, "others": others}
             if curve:
-                test = ["--test", self.store("test")]
-                self.run([sys.executable, "-m", "bigsvm.evaluate", str(run), *test])
-                write_curve(run, summary, curve)
+                self.draw_curve(name, rows, C, sigma, curve)
             return answer
+
+    def draw_curve(self, name: str, rows: int, C: float, sigma: float, curve: Path) -> None:
+        """The same run once more with some thirty snapshots, all of them scored."""
+        with tempfile.TemporaryDirectory(dir=self.out, prefix=f".{name}-") as folder:
+            run = Path(folder) / "run"
+            config = str(self.config(name, rows, folder, max(100, rows // 30)))
+            self.worker("fit_bigsvm", config=config, C=C, sigma=sigma, run=str(run))
+            test = ["--test", self.store("test")]
+            self.run([sys.executable, "-m", "bigsvm.evaluate", str(run), *test])
+            write_curve(run, json.loads((run / "summary.json").read_text()), curve)
 
     def curve(self, result: Result) -> list[tuple[float, float]]:
         """(seconds, accuracy) of the snapshots of a run of bigsvm."""
@@ -400,7 +407,10 @@ def compare(bench: Bench) -> int:
 
     def measure(name: str, n: int, repetition: int) -> Result | None:
         C, sigma = parameters[name]
-        return attempt(name, lambda: bench.measure(name, n, repetition, C, sigma, n == rows))
+        return attempt(
+            name,
+            lambda: bench.measure(name, n, repetition, C, sigma, n == rows and repetition == 1),
+        )
 
     print("\nfits", flush=True)
     runs: dict[str, list[Result]] = {name: [] for name in parameters}

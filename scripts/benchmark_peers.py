@@ -104,12 +104,15 @@ def support_of(model: Any) -> int:
 def train_bigsvm(work: dict[str, Any], C: float, sigma: float, run: Path) -> float:
     """Seconds of bigsvm's own command, called within this process.
 
-    Reading, checkpoints and saving are in them; importing is not, as for the peers.
+    Reading, checkpoints and saving are in them; importing and loading compiled code is not, as for
+    the peers.
     """
     from bigsvm import train
+    from bigsvm.kernels import Kernel, warm_up
 
     for module in ("backends.local", "checkpoint", "model", "scoring", "solvers.block", "training"):
         importlib.import_module(f"bigsvm.{module}")
+    warm_up(Kernel("rbf"))
     changed = [f"--set=model.C={C}", f"--set=model.kernel.sigma={sigma}"]
     begin = time.perf_counter()
     if train.main([work["config"], *changed, "--run-dir", str(run)]):

@@ -82,6 +82,15 @@ def test_more_iterations_go_on_to_the_same_bits(
     assert_same_run(run_dir, straight_block)
 
 
+def test_all_in_one_hot_set_is_saved_on_the_way(train: Train, tmp_path: Path) -> None:
+    whole = ("solver.schedule=block", "solver.hot_set=3072")
+    train(tmp_path / "straight", *whole)
+    train(tmp_path / "run", *whole, "solver.max_iterations=700")
+    assert newest_checkpoint(tmp_path / "run") == 700
+    assert went_on_at(train(tmp_path / "run", *whole).stderr) == 700
+    assert_same_run(tmp_path / "run", tmp_path / "straight")
+
+
 def test_another_schedule_or_width_is_refused(train: Train, tmp_path: Path) -> None:
     train(tmp_path / "run", *BLOCK, "solver.max_iterations=100")
     for other in (("solver.schedule=exact",), (BLOCK[0], "solver.hot_set=64")):

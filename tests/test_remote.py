@@ -154,7 +154,7 @@ def test_a_server_that_stays_away_is_told_in_one_line(
     run: Run, well_behaved: S3Server, config_file: Path, tmp_path: Path
 ) -> None:
     nobody_there = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"}
-    done = run(command(config_file, tmp_path / "run"), 2, **nobody_there)
+    done = run(command(config_file, tmp_path / "run"), 1, **nobody_there)
     assert "no proper answer in 2 tries" in one_line(done)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
-from bigsvm.solvers.exact import ExactSchedule
+from bigsvm.solvers.exact import ExactSchedule, overflowed
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT, State
 
@@ -27,6 +27,9 @@ from bigsvm.solvers.state import IDLE, SUPPORT, State
 _ENOUGH = 0.7
 # The sample is a fourth of the data, if that fits, and is left after a fourth as many iterations.
 _SAMPLED = 4
+# No hot set is worked on for longer than so many iterations a pattern: what is done there is not
+# safe before the pass.
+_LONGEST = 2
 # After so many passes without a new lowest gap the hot set is too narrow: it is widened.
 _PATIENCE = 3
 _WIDEST = 8192
@@ -38,8 +41,8 @@ class HotSet:
     """Which patterns, and when to leave them: at a gap, or at an iteration."""
 
     index: np.ndarray
-    leave_at: float = -np.inf
-    last: int = 2**62
+    leave_at: float
+    last: int
     is_final: bool = False
 
 
@@ -65,12 +68,17 @@ class BlockSchedule:
     ) -> Iterator[State]:
         """Take steps until the gap is closed.
 
-        Yields `state` after each pass, and a state of its own, whose gradient is not up to date, at
-        the iterations that `pause` names in between; `state` itself is left alone until the pass.
+        Yields `state` after each pass and now and then, and a state of its own, whose gradient is
+        not up to date, at the iterations that `pause` names in between; `state` itself is left
+        alone until the pass. Where a hot set would hold all patterns, it is the exact schedule.
         """
         problem = self._problem
-        state.gap, closed = problem.stop_test(state, state.gradient)
+        closed = self._stop_test(state)
         while not closed:
+            if 6 * state.hot_set >= len(problem.y):
+                space = space_for_columns(self._memory, len(problem.y))
+                yield from ExactSchedule(problem, space).run(state, pause)
+                return
             hot = self._choose(state)
             rows = problem.backend.gather(hot.index)
             part = state.of(hot.index)
@@ -79,8 +87,10 @@ class BlockSchedule:
                 if part.iteration >= due:
                     yield state.with_part(hot.index, part)
                     due = pause(part.iteration)
+                else:
+                    yield state  # nothing new, but a moment to be interrupted at
             self._pass(state, hot, part, rows)
-            state.gap, closed = problem.stop_test(state, state.gradient)
+            closed = self._stop_test(state)
             self._widen_if_stalled(state)
             yield state
 
@@ -103,7 +113,7 @@ class BlockSchedule:
         The product comes first: should it fail, the state is still that of the pass before.
         """
         change = part.alpha - state.alpha[hot.index]
-        if hot.is_final:
+        if hot.is_final and part.gap <= self._problem.tolerance:
             alpha = state.alpha.copy()
             alpha[hot.index] = part.alpha
             state.gradient = self._problem.gradient(alpha)
@@ -125,7 +135,7 @@ class BlockSchedule:
         wanted = space_for_columns(self._memory - rows_and_panels, n)
         if len(wanted) > len(self._space):
             self._space = wanted
-        return self._space
+        return self._space[: len(wanted)]
 
     def _choose(self, state: State) -> HotSet:
         """Of either class some of the lowest idle, the lowest working, the highest in the support.
@@ -134,8 +144,6 @@ class BlockSchedule:
         and so on. All that work are taken while they fit.
         """
         g, role, y, p = state.gradient, state.role, self._problem.y, state.hot_set
-        if 6 * p >= len(y):
-            return HotSet(np.arange(len(y)), is_final=True)
         if state.passes == 0:
             return self._sample(state)
         idle, working = role == IDLE, role != IDLE
@@ -148,7 +156,8 @@ class BlockSchedule:
                 chosen.append(lowest(g, of_class & working, p))
                 chosen.append(lowest(g, of_class & (role == SUPPORT), p, sign=-1))
         index = np.unique(np.concatenate(chosen))
-        return HotSet(index, -np.inf if is_final else _ENOUGH * state.gap, is_final=is_final)
+        leave_at = -np.inf if is_final else _ENOUGH * state.gap
+        return HotSet(index, leave_at, state.iteration + _LONGEST * len(index), is_final)
 
     def _sample(self, state: State) -> HotSet:
         """Patterns scattered over the data by a fixed rule, as many of either class."""
@@ -157,7 +166,7 @@ class BlockSchedule:
         place = np.arange(len(y), dtype=np.uint32) * np.uint32(2654435761)  # modulo 2^32
         chosen = [lowest(place, y < 0, count), lowest(place, y > 0, count)]
         index = np.unique(np.concatenate([*chosen, np.flatnonzero(state.role == SUPPORT)]))
-        return HotSet(index, last=state.iteration + max(1, len(index) // _SAMPLED))
+        return HotSet(index, -np.inf, state.iteration + max(1, len(index) // _SAMPLED))
 
     def _widen_if_stalled(self, state: State) -> None:
         if state.gap < state.lowest_gap:
@@ -165,7 +174,13 @@ class BlockSchedule:
             return
         state.stalled += 1
         if state.stalled >= _PATIENCE and state.hot_set < _WIDEST:
-            state.hot_set, state.stalled = 2 * state.hot_set, 0
+            state.hot_set, state.stalled = min(2 * state.hot_set, _WIDEST), 0
+
+    def _stop_test(self, state: State) -> bool:
+        state.gap, closed = self._problem.stop_test(state, state.gradient)
+        if not np.isfinite(state.gap):
+            raise overflowed(state)
+        return closed
 
 
 def lowest(values: np.ndarray, eligible: np.ndarray, count: int, sign: int = 1) -> np.ndarray:

@@ -123,10 +123,11 @@ def _steps(  # type: ignore[no-untyped-def]
                 nodes[1] = idle
         s, v = nodes[1], nodes[2]
         gap = gradient[v] - gradient[s]
-        if gap <= tolerance and not nodes[3]:
-            return _CLOSED, iteration, gap
         if not np.isfinite(gap):
             return _OVERFLOWED, iteration, gap
+        # In a hot set all weight may come to lie on one pattern, which then has nobody to give to.
+        if s == v or (gap <= tolerance and not nodes[3]):
+            return _CLOSED, iteration, gap
         if slot[s] < 0 or slot[v] < 0:
             return _MISSING, iteration, gap
         k_s, k_v = columns[slot[s]], columns[slot[v]]

@@ -7,6 +7,9 @@ import numpy as np
 from bigsvm.backends import Backend
 from bigsvm.solvers.state import IDLE, SUPPORT, State
 
+# Rows gathered at once, whatever the memory limit: the order of a sum is part of its bits.
+_ROWS = 2**15
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -43,7 +46,11 @@ class Problem:
     def gradient(self, alpha: np.ndarray) -> np.ndarray:
         """Q alpha, computed from alpha alone."""
         support = np.flatnonzero(alpha)
-        return self.gradient_change(support, alpha[support])
+        total = self.gradient_change(support[:_ROWS], alpha[support[:_ROWS]])
+        for start in range(_ROWS, len(support), _ROWS):
+            some = support[start : start + _ROWS]
+            total += self.gradient_change(some, alpha[some])
+        return total
 
     def gradient_change(
         self, index: np.ndarray, change: np.ndarray, rows: np.ndarray | None = None

@@ -64,6 +64,10 @@ class State:
         return ahead
 
     @property
+    def nbytes(self) -> int:
+        return self.alpha.nbytes + self.gradient.nbytes + self.role.nbytes
+
+    @property
     def n_support(self) -> int:
         return int(np.count_nonzero(self.role == SUPPORT))
 
