@@ -3,7 +3,8 @@
 Every fit runs in a process of its own, all with the same rows and threads, each with its own best
 (C, sigma) of the same grid, chosen on a validation part of the training rows. The candidates take
 turns, and the best time of each counts (of memory, the largest). The fit time leaves out importing
-and loading compiled code for all; bigsvm's has reading the data, checkpoints and saving in it, the peers' is that of fit().
+and loading compiled code for all; bigsvm's has reading the data, checkpoints and saving in it, the
+peers' is that of fit().
 """
 
 import argparse
@@ -255,7 +256,7 @@ class Bench:
             return [(float(row["seconds"]), float(row["accuracy"])) for row in csv.DictReader(file)]
 
     def _curve(self, key: Result) -> Path:
-        parts = ("data", "rows", "candidate", "C", "sigma", "repetition")
+        parts = ("data", "rows", "candidate", "C", "sigma")
         return self.out / "curves" / f"{'-'.join(str(key[part]) for part in parts)}.csv"
 
     def _load(self) -> list[Result]:
@@ -407,10 +408,8 @@ def compare(bench: Bench) -> int:
 
     def measure(name: str, n: int, repetition: int) -> Result | None:
         C, sigma = parameters[name]
-        return attempt(
-            name,
-            lambda: bench.measure(name, n, repetition, C, sigma, n == rows and repetition == 1),
-        )
+        curve = n == rows and repetition == 1
+        return attempt(name, lambda: bench.measure(name, n, repetition, C, sigma, curve))
 
     print("\nfits", flush=True)
     runs: dict[str, list[Result]] = {name: [] for name in parameters}
