@@ -160,14 +160,15 @@ def _likely(gradient, role, slot, count):  # type: ignore[no-untyped-def]
     """
     highest, highest_index = np.full(count // 2, -np.inf), np.full(count // 2, -1)
     lowest, lowest_index = np.full(count, np.inf), np.full(count, -1)
+    high_bar = -np.inf if count > 1 else np.inf
     for i in range(len(gradient)):
         g = gradient[i]
-        if slot[i] >= 0 or (role[i] == IDLE and g >= 0):
-            continue
         if g < lowest[-1]:
-            _insert(lowest, lowest_index, g, i)
-        elif role[i] == SUPPORT and len(highest) and g > highest[-1]:
+            if slot[i] < 0 and (role[i] != IDLE or g < 0):
+                _insert(lowest, lowest_index, g, i)
+        elif g > high_bar and role[i] == SUPPORT and slot[i] < 0:
             _insert(highest, highest_index, g, i)
+            high_bar = highest[-1]
     found = np.concatenate((highest_index[highest_index >= 0], lowest_index[lowest_index >= 0]))
     return found[:count]
 
