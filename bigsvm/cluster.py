@@ -135,6 +135,8 @@ class Cluster:
             ) from killed
         except (CommClosedError, CancelledError, asyncio.CancelledError) as problem:
             raise self._lost("its scheduler is gone") from problem
+        except ClusterLost:
+            raise
         except Exception as problem:
             if self._client.status != "running" and self.loss is None:
                 raise self._lost("its scheduler is gone") from problem

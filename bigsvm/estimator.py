@@ -249,15 +249,16 @@ class BigSVC(ClassifierMixin, BaseEstimator):
     def _stop(
         self, label: Any, began: float, deadline: float, interrupted: Callable[[], bool]
     ) -> Callable[[State], str | None]:
-        last = began
+        last, told_at = began, 0
 
         def stop(state: State) -> str | None:
-            nonlocal last
+            nonlocal last, told_at
             now = time.monotonic()
             if self.verbose and now - last >= SECONDS_BETWEEN_LINES:
                 last = now
                 print(f"[BigSVC] {label}: iteration {state.iteration:,}, gap {state.gap:.2e}")
-            if self.callback is not None:
+            if self.callback is not None and state.iteration > told_at:
+                told_at = state.iteration
                 told = Progress(label, state.iteration, state.passes, state.gap, now - began)
                 if self.callback(told):
                     return "callback"

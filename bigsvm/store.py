@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.checksum import checksum
 from bigsvm.errors import UserError
 from bigsvm.labels import Classes, Label, choose_classes, distinct, same, to_signs
 from bigsvm.packed_chunks import packed_chunks_of
@@ -105,7 +104,7 @@ class Dataset:
         with damage_named(f"{self.path}, rows {start} to {stop}"):
             rows = self._read(start, stop, space)
         expected = self._checksums.get((start, stop))
-        if expected is not None and checksum(rows) != expected:
+        if expected is not None and _checksum(rows) != expected:
             raise UserError(
                 f"{self.path}: rows {start} to {stop} are not what they were when this began; "
                 "leave the data alone while it is in use"
@@ -128,7 +127,7 @@ class Dataset:
 
     def remember(self, start: int, stop: int, rows: np.ndarray) -> None:
         """From now on, `read` of this very span must give these rows."""
-        self._checksums[start, stop] = checksum(rows)
+        self._checksums[start, stop] = _checksum(rows)
 
     def labels(self) -> np.ndarray:
         """All labels as (n,) int8 in {-1, +1}; the array is shared, so it is read-only."""
@@ -360,3 +359,9 @@ def begin_fingerprint(n: int, d: int) -> Any:
 def _read_labels(y: Any, start: int, stop: int, where: str) -> np.ndarray:
     with damage_named(f"{where}, labels"):
         return np.asarray(y[start:stop]).reshape(-1)
+
+
+def _checksum(rows: np.ndarray) -> int:
+    from bigsvm.checksum import checksum  # compiled code: not before it is wanted
+
+    return checksum(rows)

@@ -22,7 +22,7 @@ class Candidate:
 
 SKLEARN = {"sklearn": "scikit-learn"}
 EXACT = {"schedule": "exact", "memory_limit": "4GiB"}
-BLOCK = {"schedule": "block", "memory_limit": "400MiB"}
+BLOCK = {"schedule": "block", "memory_limit": "480MiB"}
 CANDIDATES = {
     "exact": Candidate("bigsvm exact", "#0072B2", "o", solver=EXACT),
     "block": Candidate("bigsvm block", "#D55E00", "s", solver=BLOCK),

@@ -160,7 +160,7 @@ def test_memory_stays_under_its_limit_with_data_several_times_as_large(tmp_path:
         for _ in range(0, n, 1250):  # the same again and again: quickly written
             writer.append("train", x, y)
     config = tmp_path / "large.yaml"
-    solver = {"schedule": "block", "max_iterations": 8, "memory_limit": limit, "hot_set": 64}
+    solver = {"schedule": "block", "max_iterations": 100, "memory_limit": limit, "hot_set": 64}
     model = {"kernel": {"name": "rbf", "sigma": 40}}
     content = {"data": {"train": str(store)}, "model": model, "solver": solver}
     config.write_text(yaml.safe_dump(content))
