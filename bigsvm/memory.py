@@ -1,6 +1,8 @@
 """Dividing `solver.memory_limit`, the bound of the process apart from the state (O(n))."""
 
+import resource
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -19,6 +21,20 @@ class MemoryPlan:
 def resident_set() -> int:
     """What the process occupies now."""
     return int(psutil.Process().memory_info().rss)
+
+
+def peak_resident_set() -> int:
+    """The most that the process has occupied so far.
+
+    Not `ru_maxrss` where there is better: Linux hands that down from the process that started this
+    one.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def plan_memory(limit: int, dataset: Dataset, hot_rows: int = 0) -> MemoryPlan:

@@ -308,7 +308,7 @@ def _initial(config: "Config", n: int) -> int:
 
 
 def _summary(training: "Training", outcome: "Outcome") -> dict[str, Any]:
-    import resource
+    from bigsvm.memory import peak_resident_set
 
     state, backend = outcome.final, training.problem.backend
     overhead = getattr(backend, "overhead_a_pass", None)  # of a cluster
@@ -323,7 +323,7 @@ def _summary(training: "Training", outcome: "Outcome") -> dict[str, Any]:
         "n_support": state.n_support,
         "n_working": state.n_working,
         "train_seconds": round(training.seconds, 3),
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_rss_bytes": peak_resident_set(),
         **({"overhead_seconds_a_pass": round(overhead, 6)} if overhead is not None else {}),
     }
 

@@ -117,7 +117,7 @@ def test_a_copy_of_the_state_goes_on_to_the_same_bits(pause):
 @pytest.mark.parametrize("memory", [1, 4 * 100 * 20, MEMORY])
 @pytest.mark.parametrize(("chunk_rows", "resident"), [(64, 0), (100, 2000), (1000, 2**30)])
 def test_memory_and_chunks_change_no_bit(memory, chunk_rows, resident):
-    x, y = random_problem(np.random.default_rng(4), 700, 3)
+    x, y = random_problem(np.random.default_rng(4), 400, 3)
     expected, _ = solve(problem_of(x, y, RBF, 10.0), 16)
     backend = LocalBackend(Rows(x, chunk_rows), RBF, resident)
     state, _ = solve(Problem(backend, y, 10.0, "mfw", 1e-5), 16, memory=memory)
