@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bigsvm.addresses import is_address
 from bigsvm.config import ArraysConfig, DataConfig
 from bigsvm.errors import UserError
 from bigsvm.prepare_options import PrepareOptions
@@ -39,7 +40,7 @@ def as_seen_from_anywhere(value: str | ArraysConfig) -> Spec:
     """The same for a process in another folder."""
     spec = as_spec(value)
     path = spec if isinstance(spec, str) else spec["path"]
-    if "://" not in path:
+    if not is_address(path):
         path = str(Path(path).absolute())
     return path if isinstance(spec, str) else spec | {"path": path}
 

@@ -40,15 +40,15 @@ class DaskBackend:
     ----------
     passes : int
         Products so far, each a pass over the data.
-    seconds, overhead : float
-        Time they took, and the part of it in which the slowest worker was not computing.
+    overhead : float
+        The seconds of them in which the slowest worker was not computing.
     """
 
     def __init__(
         self, dataset: Dataset, store: Any, kernel: Kernel, cluster: Cluster, memory_limit: int
     ) -> None:
         self.n, self.d = dataset.n, dataset.d
-        self.passes, self.seconds, self.overhead = 0, 0.0, 0.0
+        self.passes, self.overhead = 0, 0.0
         self._dataset = dataset
         self._store = store
         self._kernel = kernel
@@ -99,7 +99,6 @@ class DaskBackend:
             slowest = max(slowest, seconds)
         taken = time.monotonic() - begin
         self.passes += 1
-        self.seconds += taken
         self.overhead += taken - slowest
         return sums
 

@@ -150,8 +150,10 @@ class BlockSchedule:
         all_work = np.count_nonzero(working) <= 4 * p
         is_final = bool(all_work and not (idle & (g < 0)).any())
         chosen = [np.flatnonzero(working)] if all_work else []
+        # To the end none of them is likely to join: the nearest to zero will do.
+        idle_count = max(1, p // 8) if is_final else p
         for of_class in (y < 0, y > 0):
-            chosen.append(lowest(g, of_class & idle, max(1, p // 8) if is_final else p))
+            chosen.append(lowest(g, of_class & idle, idle_count))
             if not all_work:
                 chosen.append(lowest(g, of_class & working, p))
                 chosen.append(lowest(g, of_class & (role == SUPPORT), p, sign=-1))
