@@ -5,14 +5,18 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bigsvm.durable import sweep
 from bigsvm.errors import UserError
 from bigsvm.sealed import read_sealed, write_sealed
+from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.state import State
 
 KIND = "bigsvm checkpoint "
 FORMAT = KIND + "1"
-ARRAYS = ("alpha", "gradient", "role")
+MANY_CLASSES = KIND + "2"  # of more than two classes
+ARRAYS = ("alpha", "gradient", "role", "margin")  # the last only in later rounds
 NUMBERS = tuple(field.name for field in fields(State) if field.name not in ARRAYS)
 
 
@@ -20,7 +24,7 @@ NUMBERS = tuple(field.name for field in fields(State) if field.name not in ARRAY
 class Saved:
     """A checkpoint that was read back."""
 
-    state: State
+    state: State | ClassStates
     identity: dict[str, Any]
     seconds: float
 
@@ -46,16 +50,22 @@ class Checkpoints:
         self._identity = identity
         self._keep = keep
 
-    def save(self, state: State, seconds: float) -> None:
+    def save(self, state: State | ClassStates, seconds: float) -> None:
         """Write a checkpoint, then drop those no longer wanted."""
+        about: dict[str, Any] = {"identity": self._identity, "seconds": seconds}
+        if isinstance(state, State):
+            about |= {"format": FORMAT, "numbers": _numbers(state)}
+            arrays = _arrays(state)
+        else:
+            numbers = [_numbers(of_class) for of_class in state.classes]
+            about |= {"format": MANY_CLASSES, "passes": state.passes, "numbers": numbers}
+            arrays = {
+                f"{key} {k}": values
+                for k, of_class in enumerate(state.classes)
+                for key, values in _arrays(of_class).items()
+            }
         path = self._folder / f"checkpoint-{state.iteration:010d}.safetensors"
-        about = {
-            "format": FORMAT,
-            "identity": self._identity,
-            "seconds": seconds,
-            "numbers": {key: getattr(state, key) for key in NUMBERS},
-        }
-        write_sealed(path, {key: getattr(state, key) for key in ARRAYS}, about)
+        write_sealed(path, arrays, about)
         # One from further on can only be a damaged one that was passed over.
         paths = self._paths()
         newest = paths.index(path) + 1
@@ -75,42 +85,74 @@ class Checkpoints:
             except UserError as damage:
                 print(f"warning: {damage}; going back to the one before", file=sys.stderr)
                 continue
-            self._check(saved.identity, path)
+            refuse_another(saved.identity, self._identity, path.parent.parent)
             return saved
         return None
 
-    def _check(self, identity: dict[str, Any], path: Path) -> None:
-        differing = [
-            f"{key} was {identity.get(key)!r} and is now {self._identity.get(key)!r}"
-            for key in sorted(identity.keys() | self._identity.keys())
-            if identity.get(key) != self._identity.get(key)
-        ]
-        if differing:
-            raise UserError(
-                f"{path.parent.parent}: is the run of another config: {'; '.join(differing)}; use "
-                "another --run-dir, or --fresh to begin anew"
-            )
-
     def _paths(self) -> list[Path]:
-        return sorted(p for p in self._folder.glob("checkpoint-*.safetensors") if p.is_file())
+        paths = (p for p in self._folder.glob("checkpoint-*.safetensors") if p.is_file())
+        return sorted(paths, key=lambda path: (len(path.name), path.name))
+
+
+def refuse_another(found: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:
+    """A UserError that names in what the identity found in a run directory is not the wanted."""
+    differing = [
+        f"{key} was {found.get(key)!r} and is now {wanted.get(key)!r}"
+        for key in sorted(found.keys() | wanted.keys())
+        if found.get(key) != wanted.get(key)
+    ]
+    if differing:
+        raise UserError(
+            f"{folder}: is the run of another config: {'; '.join(differing)}; use "
+            "another --run-dir, or --fresh to begin anew"
+        )
 
 
 def _read(path: Path) -> Saved:
     arrays, about = read_sealed(path)
     found = str(about.get("format"))
-    if found != FORMAT:
+    if found not in (FORMAT, MANY_CLASSES):
         if found.startswith(KIND):
             raise _other_version(path, found)
         raise UserError(f"{path}: is {found!r}, not {FORMAT!r}")
     try:
-        state = State(arrays["alpha"], arrays["gradient"], arrays["role"], **about["numbers"])
+        # Compiled code trusts these to the last byte.
+        rows = about["identity"]["rows"]
+        for name, values in arrays.items():
+            kind = np.int8 if name.startswith("role") else np.float64
+            if (values.shape, values.dtype) != ((rows,), kind):
+                raise TypeError(f"{name} is not {rows} times {np.dtype(kind)}")
+        state: State | ClassStates
+        if found == FORMAT:
+            contents: dict[str, Any] = arrays | about["numbers"]
+            state = State(**contents)
+        else:
+            states = [
+                State(**_of_class(arrays, k), **numbers)
+                for k, numbers in enumerate(about["numbers"])
+            ]
+            state = ClassStates(states, about["passes"])
         return Saved(state, about["identity"], about["seconds"])
     except (LookupError, TypeError) as problem:
         raise _other_version(path, f"not quite {found}: {problem}") from problem
 
 
+def _of_class(arrays: dict[str, np.ndarray], k: int) -> dict[str, Any]:
+    return {key: arrays[f"{key} {k}"] for key in ARRAYS if f"{key} {k}" in arrays}
+
+
+def _numbers(state: State) -> dict[str, Any]:
+    return {key: getattr(state, key) for key in NUMBERS}
+
+
+def _arrays(state: State) -> dict[str, np.ndarray]:
+    arrays = {key: getattr(state, key) for key in ARRAYS}
+    return {key: values for key, values in arrays.items() if values is not None}
+
+
 def _other_version(path: Path, found: str) -> OtherVersion:
     return OtherVersion(
-        f"{path}: was written by another version of bigsvm ({found}; this one writes {FORMAT}); "
-        "finish the run with that version, or use another --run-dir, or --fresh to begin anew"
+        f"{path}: was written by another version of bigsvm ({found}; this one writes {FORMAT} and "
+        f"{MANY_CLASSES}); finish the run with that version, or use another --run-dir, or --fresh "
+        "to begin anew"
     )

@@ -16,6 +16,7 @@ WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno
 COMMANDS = {
     "prepare": "stream raw files into a chunked store",
     "train": "train a model, or go on where the last run stopped",
+    "tune": "choose C and sigma by cross-validation",
     "evaluate": "every snapshot of a run against a test set",
     "predict": "stream a store or a file through a model",
     "export": "a model for ONNX Runtime or LIBSVM",
@@ -50,6 +51,9 @@ def run(command: Callable[[Sequence[str] | None], int], argv: Sequence[str] | No
         )
         # Else it is the machine's fault, not the user's: a full disk, a share that went away.
         return 2 if failure.errno in WRONG_PATH else 1
+    except MemoryError as failure:
+        print(f"error: not enough memory ({failure or 'for the next step'})", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 128 + 2
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigsvm.config import ClusterConfig
 from bigsvm.display import as_time
@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 10.0
 _POLL_SECONDS = 0.5
+_WRITING_SECONDS = 3.0
+_STARTS = 3
 _UNFIT_IN_A_ROW = 5
+
+
+class Sent(NamedTuple):
+    """Work on its way to the workers that are `asked` for it."""
+
+    futures: "list[Future]"
+    asked: set[str]
 
 
 class Cluster:
@@ -113,11 +122,12 @@ class Cluster:
         A worker that dies is replaced by another one. None where all of them died, or an unfit one
         stepped in: the caller has to divide the work anew.
         """
-        from distributed import KilledWorker
-        from distributed.comm import CommClosedError
+        return self.collect(self.send(function, calls))
 
-        from bigsvm.backends.worker import UnfitWorker
-
+    def send(self, function: Callable, calls: list[tuple[str, tuple[Any, ...]]]) -> Sent:
+        """Begin to `compute`."""
+        if self.loss is not None:
+            raise self.loss
         try:
             futures = [
                 self._client.submit(
@@ -125,7 +135,21 @@ class Cluster:
                 )
                 for address, arguments in calls
             ]
-            answers = self._collected(futures, {address for address, _ in calls})
+        except Exception as problem:
+            if self._client.status == "running":
+                raise
+            raise self._lost("its scheduler is gone") from problem
+        return Sent(futures, {address for address, _ in calls})
+
+    def collect(self, sent: Sent) -> list[Any] | None:
+        """The answers to what was sent, as `compute` gives them."""
+        from distributed import KilledWorker
+        from distributed.comm import CommClosedError
+
+        from bigsvm.backends.worker import UnfitWorker
+
+        try:
+            answers = self._collected(*sent)
             self._unfit_in_a_row = 0
             return answers
         except KilledWorker as killed:
@@ -137,6 +161,8 @@ class Cluster:
             raise self._lost("its scheduler is gone") from problem
         except ClusterLost:
             raise
+        except UserError as mistake:  # in the data or the config, not in the cluster
+            raise UserError(f"on a worker: {mistake}") from mistake
         except Exception as problem:
             if self._client.status != "running" and self.loss is None:
                 raise self._lost("its scheduler is gone") from problem
@@ -240,7 +266,9 @@ def connected(
         yield None
         return
     try:
-        from distributed import Client, LocalCluster
+        from distributed import Client
+
+        from bigsvm.backends.worker import send_by_a_steady_clock
     except ImportError as missing:
         raise UserError(
             f'cluster.kind = {config.kind!r}: Dask is missing; pip install "bigsvm[dask]"'
@@ -248,22 +276,12 @@ def connected(
     for name in list(logging.root.manager.loggerDict):
         if name.split(".")[0] in ("distributed", "asyncio", "tornado"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is told by us
+    send_by_a_steady_clock()
     security = _security(config)
     with ExitStack() as stack:
         place: Any
         if config.kind == "local":
-            place = stack.enter_context(
-                LocalCluster(
-                    n_workers=config.workers,
-                    threads_per_worker=config.threads_per_worker or 1,
-                    # Chunks are kept within a bound of our own; Dask's would write tasks to disk.
-                    memory_limit=None,
-                    dashboard_address=None,
-                    silence_logs=logging.CRITICAL,
-                    security=security,
-                    preload=["bigsvm.backends.worker"],
-                )
-            )
+            place = stack.enter_context(_local_cluster(config, security, interrupted))
         else:
             place = config.address
             if config.kind == "scheduler_file":
@@ -282,6 +300,29 @@ def connected(
         cluster = Cluster(client, config.wait_limit, say, interrupted)
         cluster.wait_for(config.workers or 1)
         yield cluster
+
+
+def _local_cluster(
+    config: ClusterConfig, security: "Security | None", interrupted: Callable[[], bool]
+) -> Any:
+    from distributed import LocalCluster
+
+    for tries_left in reversed(range(_STARTS)):
+        try:
+            return LocalCluster(
+                n_workers=config.workers,
+                threads_per_worker=config.threads_per_worker or 1,
+                # Chunks are kept within a bound of our own; Dask's would write tasks to disk.
+                memory_limit=None,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+                security=security,
+                preload=["bigsvm.backends.worker"],
+            )
+        except (RuntimeError, OSError, TimeoutError) as problem:  # one of them died on the way
+            if interrupted() or not tries_left:
+                why = f"its workers do not start ({one_line(problem)})"
+                raise ClusterLost("of this machine", why) from problem
 
 
 def _security(config: ClusterConfig) -> "Security | None":
@@ -307,6 +348,7 @@ def _address_in(
 ) -> str:
     """The address in a scheduler file, which the scheduler may be about to write."""
     deadline = time.monotonic() + limit
+    written_by = time.monotonic() + _WRITING_SECONDS
     if not path.exists():
         say(f"waiting for {path}, at most {as_time(limit)} (cluster.wait_limit)")
     while True:
@@ -321,7 +363,11 @@ def _address_in(
             if interrupted():
                 raise ClusterLost(str(path), "interrupted while waiting for it") from missing
             time.sleep(_POLL_SECONDS)
+            written_by = time.monotonic() + _WRITING_SECONDS
         except (OSError, ValueError, LookupError, TypeError) as problem:
+            if time.monotonic() < written_by:  # the scheduler writes it in place
+                time.sleep(_POLL_SECONDS)
+                continue
             raise UserError(
                 f"cluster.scheduler_file = {path}: is not what a Dask scheduler writes "
                 f"({one_line(problem)})"

@@ -3,9 +3,10 @@
 import difflib
 import math
 import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import (
@@ -22,6 +23,7 @@ from bigsvm.addresses import is_address, refuse_credentials
 from bigsvm.errors import UserError
 from bigsvm.prepare_options import PrepareOptions
 from bigsvm.solvers import HOT_SET
+from bigsvm.tune_options import TuneOptions
 
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -128,12 +130,68 @@ class KernelConfig(Section):
         return 1 / self.sigma if self.name == "laplacian" else 1 / (2 * self.sigma**2)
 
 
-class ModelConfig(Section):
-    """The model: what the result is, apart from how it is computed."""
+def normalized_C(C: float, rows: int, features: int) -> float:
+    """The C of the formulas for the paper's, of which 1 suits data of any size: C d / n."""
+    return C * features / rows
 
-    algorithm: Literal["fw", "mfw"] = "mfw"
+
+class ReweightConfig(Section):
+    """Of a re-weighted SVM: from coefficients to weights; see `bigsvm.solvers.reweight`."""
+
+    function: Literal["identity", "sqrt", "log", "tanh"] = "sqrt"
+    floor: float = Field(default=0.1, ge=0)
+    ceiling: float = Field(default=1.0, gt=0)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "ReweightConfig":
+        if self.floor >= self.ceiling:
+            raise ValueError("the floor must be below the ceiling")
+        return self
+
+
+class ModelConfig(Section):
+    """The model: what the result is, apart from how it is computed.
+
+    Attributes
+    ----------
+    weights, sample_weight : str or None
+        An array in the store, or a file (.npy, or .txt with a number a line): the margin asked of
+        each pattern (`wsvm`, and the first round of `rwsvm`), and the factor of its C.
+    class_weight : "balanced", or label -> factor of C
+    intercept : float
+        The constant added to the kernel; 0 for a decision without intercept.
+    rounds, reweight
+        Of `rwsvm`.
+    """
+
+    algorithm: Literal["fw", "mfw", "wsvm", "rwsvm"] = "mfw"
     C: float = Field(default=1.0, gt=0)
+    C_scale: Literal["plain", "normalized"] = "plain"
     kernel: KernelConfig
+    intercept: float = Field(default=0.0, ge=0)
+    weights: str | None = None
+    sample_weight: str | None = None
+    class_weight: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0)]] | None = None
+    rounds: int = Field(default=2, ge=1)
+    reweight: ReweightConfig = ReweightConfig()
+
+    @model_validator(mode="after")
+    def _weights_where_they_count(self) -> "ModelConfig":
+        if self.weights is None and self.algorithm == "wsvm":
+            raise ValueError("the algorithm wsvm needs `weights`: an array in the store, or a file")
+        if self.weights is not None and self.algorithm not in ("wsvm", "rwsvm"):
+            raise ValueError(
+                f"the algorithm {self.algorithm} has no `weights`; take wsvm, or sample_weight"
+            )
+        for key in ("rounds", "reweight"):
+            changed = getattr(self, key) != type(self).model_fields[key].default
+            if changed and self.algorithm != "rwsvm":
+                raise ValueError(f"the algorithm {self.algorithm} has no `{key}`; take rwsvm")
+        return self
+
+    def plain_C(self, rows: int, features: int) -> float:
+        """The C of the formulas."""
+        return normalized_C(self.C, rows, features) if self.C_scale == "normalized" else self.C
 
 
 class SolverConfig(Section):
@@ -208,12 +266,12 @@ class Config(Section):
     solver: SolverConfig = SolverConfig()
     run: RunConfig = RunConfig()
     cluster: ClusterConfig = ClusterConfig()
+    tune: TuneOptions | None = None
 
     def to_yaml(self) -> str:
         """The config as YAML, defaults included; loading it gives the same config."""
-        return yaml.dump(
-            self.model_dump(mode="json"), Dumper=_Dumper, sort_keys=False, allow_unicode=True
-        )
+        values = self.model_dump(mode="json", exclude={"tune"} if self.tune is None else None)
+        return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def load_config(path: Path, settings: Sequence[str] = ()) -> Config:
@@ -224,15 +282,56 @@ def load_config(path: Path, settings: Sequence[str] = ()) -> Config:
     path : Path
     settings : sequence of "section.key=value"
         Values that replace those of the file; each value is read as YAML.
+
+    Returns
+    -------
+    Config
     """
-    values = _read_yaml(path)
+    return _checked(Config, _read_yaml(path), path, settings)
+
+
+class _OnlyCluster(Section):
+    cluster: ClusterConfig
+
+
+def cluster_config(where: str, settings: Sequence[str] = ()) -> ClusterConfig:
+    """The cluster section for a command that has no config file.
+
+    Parameters
+    ----------
+    where : str
+        "local", the address of a scheduler, or the file that one wrote.
+    settings : sequence of "cluster.key=value"
+        As for `load_config`.
+
+    Returns
+    -------
+    ClusterConfig
+    """
+    section = {"kind": "local"}
+    if is_address(where) or re.fullmatch(r"[\w.-]+:\d+", where):
+        section = {"kind": "address", "address": where}
+    elif where != "local":
+        section = {"kind": "scheduler_file", "scheduler_file": where}
+    for setting in settings:
+        if not setting.startswith("cluster."):
+            raise UserError(f"--set {setting}: write it as cluster.key=value")
+    return _checked(_OnlyCluster, {"cluster": section}, Path("--cluster"), settings).cluster
+
+
+_Kind = TypeVar("_Kind", bound=Section)
+
+
+def _checked(
+    kind: type[_Kind], values: dict[str, Any], path: Path, settings: Sequence[str]
+) -> _Kind:
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals or not key:
             raise UserError(f"--set {setting}: write it as section.key=value")
         _assign(values, key.strip().split("."), _parse(text, f"--set {key}"), setting)
     try:
-        return Config.model_validate(values)
+        return kind.model_validate(values)
     except ValidationError as mistakes:
         location, explanation = _explain(mistakes, values)
         raise UserError(f"{_origin(location, path, settings)}: {explanation}") from mistakes
@@ -269,7 +368,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
         key = loader.construct_object(key_node)
         if not isinstance(key, str):
             raise yaml.constructor.ConstructorError(
-                None, None, "a key must be text", key_node.start_mark
+                None, None, "a key must be text; put it in quotes", key_node.start_mark
             )
         if key in seen:
             raise yaml.constructor.ConstructorError(
@@ -319,6 +418,12 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
+# A few lines of YAML can name a list of lists of lists of ... that no memory could hold as text.
+_short = reprlib.Repr()
+_short.maxlevel, _short.maxlist, _short.maxdict = 3, 20, 20
+_short.maxstring = _short.maxlong = _short.maxother = 100
+
+
 def _explain(mistakes: ValidationError, values: Mapping[str, Any]) -> tuple[str, str]:
     """The first mistake: its key, and in one line what is wrong and the nearest known key."""
     errors = mistakes.errors()
@@ -336,7 +441,9 @@ def _explain(mistakes: ValidationError, values: Mapping[str, Any]) -> tuple[str,
     if isinstance(first["input"], Mapping) or not key:
         return key, f"{key or 'config'}: {message}"
     value = first["input"]
-    shown = f"{value:g}" if isinstance(value, float) and not math.isnan(value) else repr(value)
+    shown = (
+        f"{value:g}" if isinstance(value, float) and not math.isnan(value) else _short.repr(value)
+    )
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
     return key, f"{key} = {shown}: {message[0].lower()}{message[1:]}"
 

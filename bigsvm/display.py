@@ -115,10 +115,12 @@ class _Live:
 
     def report(self, report: Report) -> None:
         left = self._time_left.update(report)
-        self.live.update(as_line(report, self._time_left.rate, left), refresh=True)
+        with suppress(OSError):  # the terminal is gone: no reason to stop
+            self.live.update(as_line(report, self._time_left.rate, left), refresh=True)
 
     def say(self, message: str) -> None:
-        self.live.console.print(message, markup=False)
+        with suppress(OSError):
+            self.live.console.print(message, markup=False)
 
 
 @contextmanager
@@ -126,7 +128,11 @@ def shown(time_left: TimeLeft) -> Iterator[Display]:
     """A display on stderr, fit for what stderr is."""
     if sys.stderr.isatty():
         display = _Live(time_left)
-        with display.live:
+        display.live.start()
+        try:
             yield display
+        finally:
+            with suppress(OSError):
+                display.live.stop()
     else:
         yield _Lines(time_left)

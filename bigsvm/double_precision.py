@@ -30,7 +30,7 @@ def as_computed(kernel: Kernel) -> Kernel:
 def precise_decisions(
     kernel: Kernel, rows: np.ndarray, support_vectors: np.ndarray, coef: np.ndarray
 ) -> np.ndarray:
-    """sum_j coef_j k(support vector j, row i) for rows scaled already and rounded to float32."""
+    """sum_j coef[j, c] k(support vector j, row i), as (c, i); rows scaled already, and float32."""
     exact = as_computed(kernel)
     rows = np.ascontiguousarray(rows, np.float32)
     parameters = (NAMES.index(exact.name), exact.gamma, exact.coef0, exact.degree)
@@ -41,9 +41,8 @@ def precise_decisions(
 def _decisions(  # type: ignore[no-untyped-def]
     rows, support_vectors, coef, kind, gamma, coef0, degree
 ):
-    out = np.zeros(len(rows))
+    out = np.zeros((coef.shape[1], len(rows)))
     for i in prange(len(rows)):
-        total = 0.0
         for j in range(len(coef)):
             value = 0.0
             for k in range(rows.shape[1]):
@@ -58,6 +57,6 @@ def _decisions(  # type: ignore[no-untyped-def]
                 value = math.exp(-min(gamma * value, LARGEST_EXPONENT))
             elif kind == _POLY:
                 value = (gamma * value + coef0) ** degree
-            total += coef[j] * value
-        out[i] = total
+            for c in range(coef.shape[1]):
+                out[c, i] += coef[j, c] * value
     return out

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from bigsvm.durable import fsync_directory
+from bigsvm.durable import fsync
 from bigsvm.errors import UserError
 
 Progress = Callable[[int, int | None], None]
@@ -62,7 +62,7 @@ def download(
                 _check_hash(file, sha256, url)
                 os.fsync(file.fileno())
                 part.replace(destination)
-                fsync_directory(destination.parent)
+                fsync(destination.parent)
                 _note_beside(part).unlink(missing_ok=True)
     except OSError as failure:
         raise UserError(f"cannot download to {destination}: {failure}") from failure
@@ -141,8 +141,7 @@ def _fetch(url: str, file: IO[bytes], note: Path, progress: Progress | None) -> 
             file.truncate(0)
             have = 0
             _write_note(note, url, response.headers)
-        length = response.headers.get("Content-Length")
-        total = have + int(length) if length else None
+        total = None if response.length is None else have + response.length
         _receive(response, file, have, total, progress)
 
 

@@ -16,10 +16,9 @@ def written_whole(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
+        fsync(temporary)
         temporary.replace(path)
-        fsync_directory(path.parent)
+        fsync(path.parent)
     except BaseException as failure:
         temporary.unlink(missing_ok=True)
         if isinstance(failure, OSError) and failure.filename is None:
@@ -33,18 +32,16 @@ def publish_folder(folder: Path, path: Path, aside: Path) -> None:
     A folder cannot be replaced in one step, so that an old one goes to `aside` first.
     """
     for written in (folder, *folder.rglob("*")):
-        descriptor = os.open(written, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
+        fsync(written)
     if path.is_dir():
         path.rename(aside)
     folder.replace(path)
-    fsync_directory(path.parent)
+    fsync(path.parent)
 
 
-def fsync_directory(directory: Path) -> None:
-    """Make renames inside `directory` survive a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY)
+def fsync(path: Path) -> None:
+    """Make a file's content, or the renames inside a folder, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -5,59 +5,34 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from bigsvm.backends.in_memory import InMemoryBackend
-from bigsvm.config import Duration
+from bigsvm.backends import Backend
 from bigsvm.ctrl_c import noted_ctrl_c
-from bigsvm.dense import dense_rows
-from bigsvm.errors import UserError
-from bigsvm.estimator_options import checked, fit_options
-from bigsvm.fit import Fitted, fit_signs
-from bigsvm.kernels import Kernel, block_of, products
+from bigsvm.estimator_options import fit_options
+from bigsvm.estimator_rows import labels_to_test, rows_to_fit, rows_to_predict
+from bigsvm.estimator_watch import Progress, Watch
+from bigsvm.fit import FitOptions, Fitted, fit_signs
+from bigsvm.fit_classes import fit_classes
+from bigsvm.kernels import block_of, products
+from bigsvm.outside_rows import is_store
 
 if TYPE_CHECKING:
     from bigsvm.model import Model
-    from bigsvm.solvers.state import State
-
-ROWS_AT_A_TIME = 16_384
-SECONDS_BETWEEN_LINES = 1.0
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a callback is told.
-
-    Attributes
-    ----------
-    label
-        The class that is trained against the others.
-    iteration, passes : int
-        Steps so far, and passes over the data.
-    gap : float
-        Training ends when it is `tol` or less.
-    seconds : float
-        Since `fit` began.
-    """
-
-    label: Any
-    iteration: int
-    passes: int
-    gap: float
-    seconds: float
 
 
 class BigSVC(ClassifierMixin, BaseEstimator):
     """Sparse kernel SVM, trained by Frank-Wolfe methods.
 
-    The L2-SVM without an intercept. More than two classes are trained one against the rest.
+    The L2-SVM, without an intercept unless asked for. More than two classes are trained one
+    against the rest.
 
     Parameters
     ----------
@@ -71,18 +46,29 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         As in SVC: "scale" is 1 / (n_features * X.var()), "auto" 1 / n_features.
     coef0, degree : float, int
         Of the poly kernel, (gamma x.z + coef0)^degree.
-    algorithm : {"mfw", "fw"}, default="mfw"
-        "mfw" keeps a working set that only grows, and needs fewer support vectors.
+    algorithm : {"auto", "mfw", "fw", "wsvm", "rwsvm"}, default="auto"
+        "fw" trains the plain SVM. "mfw" keeps a working set that only grows, and needs fewer
+        support vectors. "auto" is "fw" up to 1,000 rows, and "mfw" beyond. "wsvm" and "rwsvm" are
+        the weighted and the re-weighted SVM: see `margin_weight` of `fit`, and `rounds`.
     schedule : {"auto", "exact", "block"}, default="auto"
         "exact" up to 20,000 rows, "block" beyond.
+    class_weight : dict or "balanced", optional
+        Factors of C, as in SVC.
+    intercept : float, default=0.0
+        Added to the kernel, which gives the decision an intercept; 0 for none.
+    rounds : int, default=2
+        Of "rwsvm": problems solved, each weighted by the coefficients of the one before.
+    reweight : dict, optional
+        Of "rwsvm": ``{"function": "tanh", "floor": 0.01, "ceiling": 1.0}``, the way from
+        coefficients to weights; the functions are identity, sqrt, log and tanh.
     tol : float, default=1e-5
         Stop when the pairwise gap is no larger.
     max_iter : int, default=1_000_000
-        For each class; -1 for no limit. "block" looks at it after every pass only.
+        For each class; -1 for no limit.
     time_limit : float or str, optional
         Seconds, or like "90s", "2h30m"; for the whole fit.
     memory_limit : int or str, default="1GiB"
-        Bytes for kernel values.
+        Bytes for kernel values, and for rows of data that is streamed.
     random_state : int, RandomState or None, default=None
         Chooses the row to start from; None takes the first.
     verbose : bool, default=False
@@ -90,7 +76,8 @@ class BigSVC(ClassifierMixin, BaseEstimator):
     warm_start : bool, default=False
         Go on from the coefficients of the last fit, if that had as many rows and the same classes.
     callback : callable, optional
-        Called with a `Progress` after every step (or pass); a true answer ends the fit.
+        Called with a `Progress` after every step, or with "block" after every pass and every
+        1,000 steps; a true answer ends the fit.
 
     Attributes
     ----------
@@ -100,18 +87,27 @@ class BigSVC(ClassifierMixin, BaseEstimator):
     support_vectors_ : (n_support, n_features) float32 array
     dual_coef_ : (1 or n_classes, n_support) float64 array
         In units of the margin: a decision value of 1 is at the margin of its class.
+    intercept_ : (1 or n_classes,) float64 array
+        0 where `intercept` is.
+    algorithm_ : str
+        That was taken for "auto".
     n_iter_ : (1 or n_classes,) int array
     gap_ : (1 or n_classes,) float array
         At the end, under a gradient computed from the coefficients alone.
     status_ : list of str
         Of each class: converged, max_iter, time_limit, callback or interrupted.
     n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+        As everywhere in scikit-learn; the names are those of a data frame or of a store.
+    scaling_ : Scaling or None
+        Of the prepared store that it was fitted on.
 
     Notes
     -----
     Ctrl-C ends the fit with the model so far, which is usable, and a warning; twice, it raises
     KeyboardInterrupt as usual.
+
+    The rows of a prepared store are scaled already. So the arrays that a classifier fitted on one
+    is given must be scaled in the same way; `to_model()` gives a model that takes raw rows.
 
     Examples
     --------
@@ -129,8 +125,12 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         gamma: str | float = "scale",
         coef0: float = 0.0,
         degree: int = 3,
-        algorithm: str = "mfw",
+        algorithm: str = "auto",
         schedule: str = "auto",
+        class_weight: Any = None,
+        intercept: float = 0.0,
+        rounds: int = 2,
+        reweight: dict[str, Any] | None = None,
         tol: float = 1e-5,
         max_iter: int = 1_000_000,
         time_limit: float | str | None = None,
@@ -148,6 +148,10 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         self.degree = degree
         self.algorithm = algorithm
         self.schedule = schedule
+        self.class_weight = class_weight
+        self.intercept = intercept
+        self.rounds = rounds
+        self.reweight = reweight
         self.tol = tol
         self.max_iter = max_iter
         self.time_limit = time_limit
@@ -157,132 +161,171 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         self.warm_start = warm_start
         self.callback = callback
 
-    def fit(self, X: Any, y: Any) -> BigSVC:
-        """Train on rows X (n, d), dense or sparse, and their labels y (n,)."""
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, margin_weight: Any = None
+    ) -> BigSVC:
+        """Train on rows and their labels.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse array, data frame, path or dict
+            In memory: anything that scikit-learn takes. Streamed, and never copied as a whole: a
+            dask array, a Zarr array, an h5py dataset, a numpy memory map; a store by its path or
+            address ("mine.zarr", "s3://bucket/mine.zarr"), or ``{"path": ..., "x": ..., "y": ...}``
+            with the names of arrays in it.
+        y : (n,) array, optional
+            The labels; of a store, those in it where y is not given.
+        sample_weight : (n,) array, optional
+            Factors of C: a row of weight 2 counts as two, one of weight 0 takes no part.
+        margin_weight : (n,) array, optional
+            Of the algorithms wsvm and rwsvm: the margin asked of each row, 1 being the common one.
+
+        Returns
+        -------
+        BigSVC
+            Itself.
+        """
         began = time.monotonic()
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), ensure_min_samples=1
-        )
-        check_classification_targets(y)
-        classes, which = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(f"y holds one class only, {classes[0]!r}; BigSVC needs two or more")
-        options = fit_options(self, X)
-        backend = InMemoryBackend(dense_rows(X), options.kernel)
-        tasks = range(1, 2) if len(classes) == 2 else range(len(classes))
-        starts = self._starts(len(y), classes)
-        fits: list[Fitted] = []
-        with noted_ctrl_c() as interrupted:
-            for k in tasks:
-                signs = np.where(which == k, 1, -1).astype(np.int8)
-                left = self._time_left(began, len(tasks) - len(fits))
-                stop = self._stop(classes[k], began, left, interrupted)
-                try:
-                    fits.append(fit_signs(backend, signs, options, stop, starts[len(fits)]))
-                except UserError as mistake:
-                    raise ValueError(str(mistake)) from mistake
-        self.classes_ = classes
-        self._keep(fits, tasks, which, backend, options.kernel)
+        with rows_to_fit(self, X, y) as (rows, y):
+            check_classification_targets(y)
+            classes, which = np.unique(y, return_inverse=True)
+            if len(classes) < 2:
+                raise ValueError(
+                    f"y holds one class only, {classes[0]!r}; BigSVC needs two or more"
+                )
+            options = fit_options(self, rows, (classes, which), sample_weight, margin_weight)
+            sums = 1 if len(classes) == 2 else len(classes)
+            backend, memory = rows.backend(options, sums)
+            options = replace(options, memory=memory)
+            starts = self._starts(len(y), classes)
+            with noted_ctrl_c() as interrupted:
+                watch = Watch(self, began, interrupted)
+                told = self.callback is not None
+                if sums == 1:
+                    signs = np.where(which == 1, 1, -1).astype(np.int8)
+                    start = starts[0] if starts is not None else None
+                    fits = [fit_signs(backend, signs, options, watch, start, told)]
+                else:
+                    fits = fit_classes(backend, which, sums, options, watch, starts, told)
+            self.classes_ = classes
+            self._keep(fits, backend, options)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """(n,) for two classes, above 0 for the second; (n, n_classes) for more."""
+        """The decision values of rows.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse array, data frame, path or dict
+            As for `fit`. Of a store with the parts train and test, test is taken unless
+            "STORE/train" is named.
+
+        Returns
+        -------
+        (n,) or (n, n_classes) float64 array
+            For two classes one value, above 0 for the second.
+        """
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
         coef = np.ascontiguousarray(self.dual_coef_.T)
-        decision = np.zeros((coef.shape[1], X.shape[0]))
-        for start in range(0, X.shape[0], ROWS_AT_A_TIME):
-            rows = dense_rows(X[start : start + ROWS_AT_A_TIME])
-            block = block_of(rows, start)
-            products(self._kernel, block, self.support_vectors_, coef, decision)
+        with rows_to_predict(self, X) as rows:
+            decision = np.repeat(self.intercept_[:, None], rows.shape[0], axis=1)
+            for start, piece in rows.pieces():
+                block = block_of(piece, start)
+                products(self._kernel, block, self.support_vectors_, coef, decision)
         return decision[0] if len(self.classes_) == 2 else decision.T
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each row."""
+        """The class of each row.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse array, data frame, path or dict
+            As for `decision_function`.
+
+        Returns
+        -------
+        (n,) array
+            Of the values in `classes_`.
+        """
         decision = self.decision_function(X)
         if decision.ndim == 1:
             return self.classes_[(decision > 0).astype(int)]
         return self.classes_[decision.argmax(axis=1)]
 
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The share of rows that are predicted right.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse array, data frame, path or dict
+            As for `decision_function`.
+        y : (n,) array, optional
+            The labels; of a store, those in it where y is not given.
+        sample_weight : (n,) array, optional
+            What each row counts.
+
+        Returns
+        -------
+        float
+        """
+        if y is None and is_store(X):
+            check_is_fitted(self)
+            y = labels_to_test(self, X)
+        return float(super().score(X, y, sample_weight))
+
     def to_model(self) -> Model:
-        """The two-class model for `save`, `bigsvm.export` and `bigsvm.predict`."""
+        """The model for `save`, `bigsvm.export` and `bigsvm.predict`.
+
+        Returns
+        -------
+        Model
+            With the scaling of the store that it was trained on, so that it takes raw rows.
+        """
         from bigsvm.labels import plain
         from bigsvm.model import Model
 
         check_is_fitted(self)
-        if len(self.classes_) != 2:
-            raise ValueError(f"a model file holds two classes, and these are {len(self.classes_)}")
-        below, above = (plain(label) for label in self.classes_)
         names = getattr(self, "feature_names_in_", None)
         about = {
-            "algorithm": self.algorithm,
+            "algorithm": self.algorithm_,
             "C": float(self.C),
-            "iteration": int(self.n_iter_[0]),
+            "iteration": int(self.n_iter_.sum()),
             "feature_names": None if names is None else [str(name) for name in names],
         }
+        two = len(self.classes_) == 2
         return Model(
-            self.support_vectors_, self.dual_coef_[0], self.support_, asdict(self._kernel),
-            (below, above), None, about,
-        )  # fmt: skip
+            self.support_vectors_,
+            self.dual_coef_[0] if two else self.dual_coef_,
+            self.support_,
+            asdict(self._kernel),
+            tuple(plain(label) for label in self.classes_),
+            self.scaling_,
+            about,
+            float(self.intercept_[0]) if two else tuple(self.intercept_.tolist()),
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
-    def _starts(self, n: int, classes: np.ndarray) -> list[np.ndarray | None]:
-        """Where each task goes on from."""
+    def _starts(self, n: int, classes: np.ndarray) -> np.ndarray | None:
+        """The coefficients of the last fit, if that is to be gone on from."""
         last: Any = getattr(self, "_alpha", None)
-        goes_on = self.warm_start and last is not None and last.shape[1] == n
-        if goes_on and np.array_equal(self.classes_, classes):
-            return list(last)
-        return [None] * len(classes)
+        if not self.warm_start or last is None or last.shape[1] != n:
+            return None
+        return last if np.array_equal(self.classes_, classes) else None
 
-    def _time_left(self, began: float, tasks: int) -> float:
-        """When this task must end, of `tasks` that are still to do."""
-        if self.time_limit is None:
-            return np.inf
-        now = time.monotonic()
-        rest = began + checked("time_limit", Duration, self.time_limit) - now
-        return now + rest / tasks
-
-    def _stop(
-        self, label: Any, began: float, deadline: float, interrupted: Callable[[], bool]
-    ) -> Callable[[State], str | None]:
-        last, told_at = began, 0
-
-        def stop(state: State) -> str | None:
-            nonlocal last, told_at
-            now = time.monotonic()
-            if self.verbose and now - last >= SECONDS_BETWEEN_LINES:
-                last = now
-                print(f"[BigSVC] {label}: iteration {state.iteration:,}, gap {state.gap:.2e}")
-            if self.callback is not None and state.iteration > told_at:
-                told_at = state.iteration
-                told = Progress(label, state.iteration, state.passes, state.gap, now - began)
-                if self.callback(told):
-                    return "callback"
-            if interrupted():
-                return "interrupted"
-            if now >= deadline:
-                return "time_limit"
-            return "max_iter" if 0 < self.max_iter <= state.iteration else None
-
-        return stop
-
-    def _keep(
-        self, fits: list[Fitted], tasks: range, which: np.ndarray, backend: InMemoryBackend,
-        kernel: Kernel,
-    ) -> None:  # fmt: skip
+    def _keep(self, fits: list[Fitted], backend: Backend, options: FitOptions) -> None:
         """The attributes of a fitted estimator."""
-        alpha = np.array([fitted.alpha for fitted in fits])
-        self._alpha = alpha if self.warm_start else None
-        self._kernel = kernel
-        self.support_ = np.flatnonzero(alpha.any(axis=0))
+        self._alpha = np.array([fitted.alpha for fitted in fits]) if self.warm_start else None
+        self._kernel = options.kernel
+        self.algorithm_ = options.algorithm if self.algorithm == "auto" else self.algorithm
+        coef = np.array([fitted.coef for fitted in fits])
+        self.support_ = np.flatnonzero(coef.any(axis=0))
         self.support_vectors_ = backend.gather(self.support_)
-        signs = np.array([np.where(which[self.support_] == k, 1.0, -1.0) for k in tasks])
-        margins = np.array([[fitted.margin] for fitted in fits])
-        self.dual_coef_ = alpha[:, self.support_] * signs / margins
+        self.dual_coef_ = coef[:, self.support_]
+        self.intercept_ = options.intercept * self.dual_coef_.sum(axis=1)
         self.n_iter_ = np.array([fitted.iterations for fitted in fits])
         self.gap_ = np.array([fitted.gap for fitted in fits])
         self.status_ = [fitted.status for fitted in fits]

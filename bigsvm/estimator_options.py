@@ -8,45 +8,108 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 from sklearn.utils import check_random_state
 
-from bigsvm.config import Size
-from bigsvm.dense import variance
-from bigsvm.fit import FitOptions
+from bigsvm.config import ReweightConfig, Size
+from bigsvm.estimator_rows import Rows
+from bigsvm.estimator_weights import C_of_rows, weights_of_rows
+from bigsvm.fit import SMALL, FitOptions
 from bigsvm.kernels import NAMES, Kernel
-from bigsvm.solvers import EXACT_UP_TO
+from bigsvm.solvers import EXACT_UP_TO, HOT_SET
+from bigsvm.solvers.reweight import Reweighting
 
 if TYPE_CHECKING:
     from bigsvm.estimator import BigSVC
 
 
-def fit_options(given: BigSVC, X: Any) -> FitOptions:
-    """The parameters of an estimator, checked against themselves and the rows X."""
-    chosen = {"kernel": NAMES, "algorithm": ("mfw", "fw")}
-    chosen["schedule"] = ("auto", "exact", "block")
+def fit_options(
+    given: BigSVC,
+    rows: Rows,
+    labels: tuple[np.ndarray, np.ndarray],
+    sample_weight: Any,
+    margin_weight: Any,
+) -> FitOptions:
+    """The parameters of an estimator, checked against themselves and the rows.
+
+    Parameters
+    ----------
+    given : BigSVC
+    rows : Rows
+        To train on.
+    labels : (classes, which)
+        The class labels, and the class of each row by its place among them.
+    sample_weight, margin_weight : (n,) array or None
+        As given to `fit`.
+
+    Returns
+    -------
+    FitOptions
+    """
+    check_parameters(given)
+    n, (classes, which) = rows.shape[0], labels
+    sample_weight = weights_of_rows("sample_weight", sample_weight, n)
+    margin = weights_of_rows("margin_weight", margin_weight, n)
+    C = C_of_rows(given, classes, which, sample_weight)
+    algorithm, schedule = given.algorithm, given.schedule
+    if algorithm == "auto":
+        algorithm = "fw" if n <= SMALL else "mfw"
+    if schedule == "auto":
+        schedule = "exact" if n <= EXACT_UP_TO else "block"
+    if margin is None and algorithm == "wsvm":
+        raise ValueError("the algorithm wsvm needs margin_weight; give it to fit")
+    if margin is not None and algorithm not in ("wsvm", "rwsvm"):
+        raise ValueError(f"the algorithm {algorithm} has no margin_weight; take wsvm or rwsvm")
+    reweighting = None
+    if algorithm == "rwsvm":
+        if len(classes) > 2:
+            raise ValueError(
+                f"the algorithm rwsvm is for two classes, and y has {len(classes)}; wrap it in "
+                "sklearn.multiclass.OneVsRestClassifier"
+            )
+        how = checked("reweight", ReweightConfig, given.reweight or {})
+        reweighting = Reweighting(int(given.rounds), **how.model_dump())
+    initial = 0
+    if given.random_state is not None:
+        initial = int(check_random_state(given.random_state).randint(n))
+    rate = _rate(given, rows, sample_weight)
+    return FitOptions(
+        Kernel(given.kernel, rate, float(given.coef0), int(given.degree)),
+        C,
+        "mfw" if algorithm == "mfw" else "fw",
+        schedule,
+        float(given.tol),
+        checked("memory_limit", Size, given.memory_limit),
+        initial,
+        given.max_iter if given.max_iter > 0 else 2**62,
+        HOT_SET,
+        margin=margin,
+        intercept=float(given.intercept),
+        reweighting=reweighting,
+    )
+
+
+def check_parameters(given: BigSVC) -> None:
+    """Refuse parameters that are wrong whatever the rows are."""
+    chosen = {
+        "kernel": NAMES,
+        "algorithm": ("auto", "mfw", "fw", "wsvm", "rwsvm"),
+        "schedule": ("auto", "exact", "block"),
+    }
     for name, known in chosen.items():
         if getattr(given, name) not in known:
             raise ValueError(f"{name}={getattr(given, name)!r}: choose one of {known}")
     for name in ("C", "tol"):
         if not 0 < getattr(given, name) < np.inf:
             raise ValueError(f"{name}={getattr(given, name)!r}: must be above 0")
+    if not 0 <= given.intercept < np.inf:
+        raise ValueError(f"intercept={given.intercept!r}: must be 0 or more")
     if not 1 <= given.degree <= 20:
         raise ValueError(f"degree={given.degree!r}: must be from 1 to 20")
+    if given.rounds < 1:
+        raise ValueError(f"rounds={given.rounds!r}: must be 1 or more")
     if given.max_iter != -1 and given.max_iter < 1:
         raise ValueError(f"max_iter={given.max_iter!r}: must be 1 or more, or -1 for no limit")
-    n = X.shape[0]
-    schedule = given.schedule
-    if schedule == "auto":
-        schedule = "exact" if n <= EXACT_UP_TO else "block"
-    initial = 0
-    if given.random_state is not None:
-        initial = int(check_random_state(given.random_state).randint(n))
-    kernel = Kernel(given.kernel, _rate(given, X), float(given.coef0), int(given.degree))
-    memory = checked("memory_limit", Size, given.memory_limit)
-    return FitOptions(
-        kernel, float(given.C), given.algorithm, schedule, float(given.tol), memory, initial
-    )
 
 
-def _rate(given: BigSVC, X: Any) -> float:
+def _rate(given: BigSVC, rows: Rows, sample_weight: np.ndarray | None) -> float:
     """The number that stands for sigma or gamma."""
     if given.sigma is not None:
         if given.kernel not in ("rbf", "laplacian"):
@@ -58,8 +121,8 @@ def _rate(given: BigSVC, X: Any) -> float:
     if isinstance(given.gamma, str):
         if given.gamma not in ("scale", "auto"):
             raise ValueError(f'gamma={given.gamma!r}: choose "scale", "auto" or a number')
-        spread = variance(X) if given.gamma == "scale" else 1.0
-        return 1 / (X.shape[1] * spread) if spread > 0 else 1.0
+        variance = rows.variance(sample_weight) if given.gamma == "scale" else 1.0
+        return 1 / (rows.shape[1] * variance) if variance > 0 else 1.0
     if not 0 < given.gamma < np.inf:
         raise ValueError(f"gamma={given.gamma!r}: must be above 0")
     return float(given.gamma)

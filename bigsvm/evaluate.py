@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 from bigsvm import cli
 from bigsvm.errors import UserError
-from bigsvm.evaluation import HEADING, Row, evaluate_snapshots, write_csv
+from bigsvm.evaluation import (
+    HEADING,
+    Confusion,
+    Row,
+    evaluate_snapshots,
+    write_confusion,
+    write_csv,
+)
 from bigsvm.progress import Progress, shown_progress, silent
 
 if TYPE_CHECKING:
@@ -35,6 +42,11 @@ class Run:
         """The rows so far, by iteration."""
         return [self._rows[iteration] for iteration in sorted(self._rows)]
 
+    @property
+    def confusion(self) -> Confusion | None:
+        """Of the latest model, where there are more than two classes."""
+        return self.rows[-1].confusion if self._rows else None
+
     def evaluate_new(self, progress: Progress = silent) -> list[Row]:
         """Evaluate the snapshots that were not there before, and write evaluation.csv."""
         paths = self._new_files()
@@ -43,6 +55,8 @@ class Run:
         rows = evaluate_snapshots(paths, self.test_set(), progress)
         self._rows.update((row.iteration, row) for row in rows)
         write_csv(self.folder / "evaluation.csv", self.rows)
+        if self.confusion is not None:
+            write_confusion(self.folder / "confusion.csv", self.confusion)
         return sorted(rows, key=lambda row: row.iteration)
 
     def _new_files(self) -> list[Path]:
@@ -102,7 +116,7 @@ def _load_yaml(path: Path) -> object:
 
     try:
         return yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as problem:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as problem:
         raise UserError(f"{path}: is not YAML ({' '.join(str(problem).split())})") from problem
 
 
@@ -129,6 +143,8 @@ def evaluate_all(runs: Mapping[str, Run], picture: Path | None) -> None:
                     f"{run.folder}: has neither snapshots nor a model yet; --follow waits for them"
                 )
         print(f"{label}\n{HEADING}", *(row.line() for row in run.rows), sep="\n", flush=True)
+        if run.confusion is not None:
+            print("", *run.confusion.lines(), sep="\n", flush=True)
     draw(runs, list(runs.values()), picture)
 
 
@@ -180,7 +196,8 @@ def labelled(folders: Sequence[Path], labels: Sequence[str] | None) -> list[str]
     return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
 
 
-EXAMPLES = """writes RUN_DIR/evaluation.csv and RUN_DIR/evolution.png
+EXAMPLES = """writes RUN_DIR/evaluation.csv and RUN_DIR/evolution.png; where there are more than two
+classes also RUN_DIR/confusion.csv, of the latest model
 
 examples:
   python -m bigsvm.evaluate runs/miniboone
@@ -191,6 +208,7 @@ examples:
 
 
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
+    """Read the command line."""
     parser = cli.Arguments(
         prog="python -m bigsvm.evaluate",
         description="Score every snapshot of a run against a test set, in one pass over it.",

@@ -5,14 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from bigsvm.durable import written_whole
 from bigsvm.errors import UserError
+from bigsvm.labels import Classes
 from bigsvm.progress import Progress, silent
-from bigsvm.scores import Scores, scores_of
+from bigsvm.scores import Scores, scores_of, scores_of_classes
 
 if TYPE_CHECKING:
     from bigsvm.model import Model
@@ -23,6 +24,25 @@ if TYPE_CHECKING:
 PASS_BYTES = 256 * 2**20
 
 
+class Confusion(NamedTuple):
+    """The rows of each class, by the class that was chosen."""
+
+    classes: Classes
+    counts: np.ndarray
+
+    def lines(self) -> Iterator[str]:
+        """For people: what is found of each class, and how much of what is taken for it is."""
+        names = [str(label) for label in self.classes]
+        width = max(map(len, [*names, "class"])) + 2
+        yield f"{'class':<{width}}{'rows':>9}{'recall':>10}{'precision':>10}{'F1':>10}"
+        for k, name in enumerate(names):
+            hits, rows = self.counts[k, k], self.counts[k].sum()
+            chosen = self.counts[:, k].sum()
+            shares = [(hits, rows), (hits, chosen), (2 * hits, rows + chosen)]
+            shown = (f"{'-' if not n else f'{100 * part / n:.2f} %':>10}" for part, n in shares)
+            yield f"{name:<{width}}{rows:>9,}" + "".join(shown)
+
+
 @dataclass(frozen=True)
 class Row(Scores):
     """One line of evaluation.csv (where the order of the columns is COLUMNS)."""
@@ -30,6 +50,7 @@ class Row(Scores):
     iteration: int
     n_support: int
     n_working: int
+    confusion: Confusion | None = None  # of more than two classes
 
     def line(self) -> str:
         """For people: percentages, aligned under `HEADING`."""
@@ -64,6 +85,13 @@ def evaluate_snapshots(
         Snapshots, or final models.
     test : path or mapping
         As for `bigsvm.store.open_dataset`; scaled like the training data.
+    progress : callable
+        Called with (what is being done, how much is done, how much in all).
+
+    Returns
+    -------
+    list of Row
+        One for each path.
     """
     from bigsvm.model import load_model
     from bigsvm.scoring import open_test_set
@@ -72,7 +100,8 @@ def evaluate_snapshots(
     with open_test_set(test, first) as dataset:
         # A support vector takes 4 d bytes, and 16 for coefficient and index.
         most_support = max(path.stat().st_size for path in paths) // (4 * dataset.d + 16)
-        at_a_time = max(1, PASS_BYTES // (8 * max(dataset.n, most_support)))
+        width = first.columns.shape[1]
+        at_a_time = max(1, PASS_BYTES // (8 * width * max(dataset.n, most_support)))
         rows: list[Row] = []
         for start in range(0, len(paths), at_a_time):
             rows += _one_pass(paths[start : start + at_a_time], first, dataset, progress)
@@ -96,15 +125,20 @@ def _one_pass(
             yield model
 
     scorer = Scorer(models())
-    decisions = np.empty((len(paths), dataset.n))
+    width = () if len(first.classes) == 2 else (len(first.classes),)
+    decisions = np.empty((len(paths), dataset.n, *width))
     for piece in decided(scorer, pieces_of(dataset), dataset.path):
         decisions[:, piece.start : piece.stop] = piece.decisions
         progress("evaluating test rows", piece.stop, dataset.n)
-    signs = dataset.labels()
-    return [
-        Row(**asdict(scores_of(signs, values)), **fact)
-        for values, fact in zip(decisions, facts, strict=True)
-    ]
+    codes = dataset.labels()
+    rows = []
+    for values, fact in zip(decisions, facts, strict=True):
+        if len(first.classes) == 2:
+            rows.append(Row(**asdict(scores_of(codes, values)), **fact, confusion=None))
+        else:
+            scores, counts = scores_of_classes(codes, values)
+            rows.append(Row(**asdict(scores), **fact, confusion=Confusion(first.classes, counts)))
+    return rows
 
 
 def _check_same_training(path: Path, model: "Model", first: "Model") -> None:
@@ -130,6 +164,15 @@ def _recorded(path: Path, model: "Model", key: str) -> int:
 def write_csv(path: Path, rows: Sequence[Row]) -> None:
     """Write evaluation.csv, whole or not at all."""
     with written_whole(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows([getattr(row, name) for name in COLUMNS] for row in rows)
+
+
+def write_confusion(path: Path, confusion: Confusion) -> None:
+    """Write confusion.csv: a line for each class, a column for each class that was chosen."""
+    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["class", *confusion.classes])
+        for label, counts in zip(confusion.classes, confusion.counts.tolist(), strict=True):
+            writer.writerow([label, *counts])

@@ -29,6 +29,8 @@ def export(model_file: Path, out: Path, *, overwrite: bool = False) -> Path | No
         A model or snapshot.
     out : Path
         `*.onnx`, or `*.model` for LIBSVM's format.
+    overwrite : bool
+        Replace an existing output.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Training in memory, signs in and coefficients out: all that the estimator asks of a solver."""
+"""Training for the estimator: signs in, coefficients out."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,21 +11,61 @@ from bigsvm.solvers import HOT_SET
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
+from bigsvm.solvers.polish import polished
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.state import IDLE, SUPPORT, WORKING, State
+from bigsvm.solvers.reweight import Reweighting
+from bigsvm.solvers.state import State
+
+# So few rows have the plain SVM, and that to the last digit: it is the same in whatever order they
+# stand, and its support vectors cost nothing.
+SMALL = 1000
+# Iterations after which it is known, at the latest, how far a hot set has come.
+_LATELY = 1000
 
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What to solve and how; `memory` is the bytes for kernel values, `initial` the first row."""
+    """What to solve and how.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    C : float or (n,) float64
+        One for all, or that of each row.
+    algorithm : {"fw", "mfw"}
+    schedule : {"exact", "block"}
+    tolerance : float
+    memory : int
+        Bytes for kernel values.
+    initial : int
+        The first row.
+    max_iterations : int
+    hot_set : int
+        Width of the block schedule.
+    margin : (n,) float64 or None
+        What is asked of each row.
+    intercept : float
+        Added to the kernel.
+    reweighting : Reweighting or None
+    """
 
     kernel: Kernel
-    C: float
+    C: float | np.ndarray
     algorithm: str
     schedule: str
     tolerance: float
     memory: int
     initial: int
+    max_iterations: int = 2**62
+    hot_set: int = HOT_SET
+    margin: np.ndarray | None = None
+    intercept: float = 0.0
+    reweighting: Reweighting | None = None
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have a C or a margin of their own."""
+        return isinstance(self.C, np.ndarray) or bool(self.reweighting) or self.margin is not None
 
 
 @dataclass(frozen=True)
@@ -36,8 +76,8 @@ class Fitted:
     ----------
     alpha : (n,) float64
         A point of the simplex.
-    margin : float
-        alpha' Q alpha; the decision values of support vectors are about that size.
+    coef : (n,) float64
+        What each row counts in a decision, in units of the margin.
     iterations : int
     gap : float
         Under a gradient computed from alpha alone.
@@ -46,7 +86,7 @@ class Fitted:
     """
 
     alpha: np.ndarray
-    margin: float
+    coef: np.ndarray
     iterations: int
     gap: float
     status: str
@@ -58,6 +98,7 @@ def fit_signs(
     options: FitOptions,
     stop: Callable[[State], str | None],
     start: np.ndarray | None = None,
+    every_step: bool = False,
 ) -> Fitted:
     """Train one class against the other.
 
@@ -69,32 +110,73 @@ def fit_signs(
         -1 and +1.
     options : FitOptions
     stop : callable
-        Asked after every step, or with the block schedule after every pass; a status ends it.
+        Asked now and then; a status ends it.
     start : (n,) float64, optional
         The alpha to go on from.
+    every_step : bool
+        Ask after every step of the exact schedule. (The block schedule would copy all it knows.)
+
+    Returns
+    -------
+    Fitted
     """
-    problem = Problem(backend, signs, options.C, options.algorithm, options.tolerance)
-    state = _state_at(problem, options.initial, start)
+    problem = Problem(
+        backend, signs, options.C, options.algorithm, options.tolerance, options.margin,
+        options.intercept,
+    )  # fmt: skip
+    state = start_state(problem, options, start)
     schedule: ExactSchedule | BlockSchedule
     if options.schedule == "exact":
         schedule = ExactSchedule(problem, space_for_columns(options.memory, backend.n))
     else:
         schedule = BlockSchedule(problem, options.kernel, options.memory)
+    pause, limit = pauses(options, every_step), options.max_iterations
     while True:
-        status = next((end for now in schedule.run(state) if (end := stop(now))), "converged")
-        gradient = problem.gradient(state.alpha)
-        gap, closed = problem.stop_test(state, gradient)
-        if status != "converged" or closed:
-            margin = float(state.alpha @ gradient)
-            return Fitted(state.alpha, margin, state.iteration, gap, status)
-        state.gradient[:] = gradient  # the running gradient had drifted: go on
+        steps = schedule.run(state, lambda i: min(pause(i), max(limit, i + 1)))
+        status, last = _run(steps, state, limit, stop)
+        final, _, may_end = problem.verified(state, last)
+        if status == "converged" and not may_end:
+            state.correct(final)  # the running gradient had drifted: go on
+            continue
+        if status == "converged" and backend.n <= SMALL:
+            final = polished(problem, final)
+        rounds = options.reweighting
+        if status != "converged" or rounds is None or final.round >= rounds.rounds:
+            return fitted_at(problem, final, status)
+        state = rounds.next_round(problem, final)
 
 
-def _state_at(problem: Problem, initial: int, alpha: np.ndarray | None) -> State:
+def start_state(problem: Problem, options: FitOptions, alpha: np.ndarray | None) -> State:
     """The state to start from: one row, or all that a former fit found."""
-    if alpha is None:
-        return problem.start(initial, HOT_SET)
-    first = problem.start(int(alpha.argmax()), HOT_SET)
-    role = np.full(len(alpha), WORKING if problem.algorithm == "fw" else IDLE, np.int8)
-    role[alpha > 0] = SUPPORT
-    return replace(first, alpha=alpha.copy(), gradient=problem.gradient(alpha), role=role)
+    if alpha is None or alpha[problem.signs == 0].any():  # of rows that take no part any more
+        return problem.start(options.initial, options.hot_set)
+    return problem.state_at(alpha.copy(), options.hot_set)
+
+
+def pauses(options: FitOptions, every_step: bool) -> Callable[[int], int]:
+    """The next iteration after one at which a schedule has to show what it has found."""
+    if every_step and options.schedule == "exact":
+        return lambda iteration: iteration + 1
+    return lambda iteration: (iteration // _LATELY + 1) * _LATELY
+
+
+def fitted_at(problem: Problem, state: State, status: str) -> Fitted:
+    """What was found, with the gradient of `state` computed from its alpha alone."""
+    gap, _ = problem.stop_test(state, state.gradient)
+    coef = problem.dual_coef(np.arange(len(state.alpha)), state.alpha) / state.level
+    return Fitted(state.alpha, coef, state.iteration, gap, status)
+
+
+def _run(
+    steps: Iterator[State], state: State, limit: int, stop: Callable[[State], str | None]
+) -> tuple[str, State]:
+    """Why it ended, and the last that is known: the block schedule may be ahead of `state`."""
+    last = state
+    for now in steps:
+        if now.iteration >= last.iteration:
+            last = now
+        if status := stop(now):
+            return status, last
+        if now.iteration >= limit:
+            return "max_iter", last
+    return "converged", state

@@ -24,7 +24,17 @@ _MOST_SHOWN = 8  # of a list
 
 
 def inspect(path: Path) -> Facts:
-    """What is known of a model or snapshot, a run directory, or a store; ready for JSON."""
+    """What is known of a model or snapshot, a run directory, or a store.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    dict
+        Ready for JSON.
+    """
     if path.is_dir() and not _is_zarr(path):
         from bigsvm.inspect_run import is_run, run_facts
 

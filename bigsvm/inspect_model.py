@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.model import load_model
+from bigsvm.model import Model, load_model
 from bigsvm.scaling import Scaling
 
 
@@ -17,10 +17,6 @@ def model_facts(path: Path) -> dict[str, Any]:
     """Ready for JSON; what the file does not record is None."""
     model = load_model(path)
     about = dict(model.about)
-    positive = int(np.count_nonzero(model.dual_coef > 0))
-    by_class = dict(
-        zip(map(str, model.classes), (model.n_support - positive, positive), strict=True)
-    )
     recorded = {
         key: about.pop(key, None)
         for key in ("algorithm", "C", "iteration", "n_working", "n_train", "source", "fingerprint")
@@ -32,9 +28,8 @@ def model_facts(path: Path) -> dict[str, Any]:
         "algorithm": recorded["algorithm"],
         "C": recorded["C"],
         "kernel": kernel_facts(model.kernel),
-        "classes": {"f < 0": model.classes[0], "f >= 0": model.classes[1]},
-        "support_vectors": model.n_support,
-        "support_by_class": by_class,
+        "intercept": _intercept(model),
+        **_class_facts(model),
         "features": model.n_features,
         "feature_names": names,
         "scaling": scaling_facts(model.scaling),
@@ -47,6 +42,37 @@ def model_facts(path: Path) -> dict[str, Any]:
         "source": recorded["source"],
         "fingerprint": recorded["fingerprint"],
         "besides": about or None,
+    }
+
+
+def _intercept(model: Model) -> Any:
+    """One, or where there are more than two classes one for each."""
+    shifts = model.shifts.tolist()
+    if len(shifts) == 1 or not any(shifts):
+        return shifts[0]
+    return dict(zip(map(str, model.classes), shifts, strict=True))
+
+
+def _class_facts(model: Model) -> dict[str, Any]:
+    """The classes, and the support vectors of each."""
+    positive = (model.dual_coef > 0).sum(axis=-1).tolist()
+    names = [str(label) for label in model.classes]
+    if len(names) == 2:
+        classes: Any = {"f < 0": model.classes[0], "f >= 0": model.classes[1]}
+        return {
+            "classes": classes,
+            "support_vectors": model.n_support,
+            "support_by_class": dict(
+                zip(names, (model.n_support - positive, positive), strict=True)
+            ),
+        }
+    in_all = np.count_nonzero(model.dual_coef, axis=1).tolist()
+    return {
+        "classes": list(model.classes),
+        "decision": "the class with the largest f, each against the rest",
+        "support_vectors": model.n_support,
+        "support_by_decision": dict(zip(names, in_all, strict=True)),
+        "own_class_in_it": dict(zip(names, positive, strict=True)),
     }
 
 

@@ -21,6 +21,8 @@ def run_facts(path: Path) -> dict[str, Any]:
     """Ready for JSON; what is not there yet is None."""
     run = RunDir(path)
     config, summary = _yaml(run.config), _json(run.summary)
+    if isinstance(summary.get("classes"), list):  # of more than two
+        summary["classes"] = _by_label(summary["classes"])
     return {
         "run": str(path),
         "status": summary.get("status") or _without_summary(run),
@@ -33,6 +35,11 @@ def run_facts(path: Path) -> dict[str, Any]:
         "snapshots": _numbered(run.snapshots),
         "checkpoints": _numbered(run.checkpoints),
     }
+
+
+def _by_label(classes: list[Any]) -> dict[str, Any]:
+    facts = [dict(of_class) for of_class in classes if isinstance(of_class, Mapping)]
+    return {str(of_class.pop("label", None)): of_class for of_class in facts}
 
 
 def _without_summary(run: RunDir) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.inspect_model import scaling_facts
+from bigsvm.labels import codes_of
 from bigsvm.store import Dataset, open_dataset
 from bigsvm.store_place import open_place
 
@@ -51,8 +52,11 @@ def _part(path: Path, with_labels: bool) -> dict[str, Any]:
 
 
 def _counts(data: Dataset) -> dict[str, int]:
-    positive = int(np.count_nonzero(data.labels() > 0))
-    return dict(zip(map(str, data.classes), (data.n - positive, positive), strict=True))
+    codes = data.labels()
+    return {
+        str(label): int(np.count_nonzero(codes == code))
+        for label, code in zip(data.classes, codes_of(data.classes), strict=True)
+    }
 
 
 def _version(group: Any) -> str:

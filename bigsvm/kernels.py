@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import get_num_threads, njit, prange, types
 from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 LANES = 16
@@ -28,7 +29,8 @@ _RBF, _LAPLACIAN, _LINEAR, _POLY = range(4)
 
 # Rows swept over the data at once: their packs stay in the second-level cache.
 _PACKED_BYTES = 256 * 1024
-# Panels that one pack meets in a row, so that they stay in that cache too.
+# Panels worked on in a row by one thread; those that one pack meets so stay in that cache too.
+_RUN = 16
 _RUN_BYTES = 128 * 1024
 
 
@@ -82,9 +84,10 @@ def columns(
 ) -> None:
     """Write k(row j, pattern i) to ``out[slots[j], i]`` for the patterns i of the block."""
     start, stop, panels = block
+    workers = get_num_threads()
     for tile in _row_tiles(rows):
         packs = _packs_of(rows[tile])
-        _columns(panels, packs, *kernel.parameters, out, start, stop, slots[tile])
+        _columns(panels, packs, *kernel.parameters, out, start, stop, slots[tile], workers)
 
 
 def products(
@@ -92,18 +95,20 @@ def products(
 ) -> None:
     """Add sum_j coef[j, c] k(row j, pattern i) to ``out[c, i]`` for the patterns i of the block.
 
-    The sum runs over the rows in their order, in float64; the kernel values are never stored. For
+    The sum runs over the rows in their order, in float64, past those with a coefficient of 0; so it
+    is the same bits whatever other sums there are. The kernel values are never stored. For
     the linear kernel the rows are summed first: one product a pattern, however many rows.
     """
     start, stop, panels = block
     if kernel.name == "linear":
         _linear_products(panels, _weights(rows, coef), out, start, stop)
         return
+    workers = get_num_threads()
     for tile in _row_tiles(rows):
         packs = _packs_of(rows[tile])
         padded = np.zeros((len(packs) * PACK, coef.shape[1]))
         padded[: len(coef[tile])] = coef[tile]
-        _products(panels, packs, *kernel.parameters, padded, out, start, stop)
+        _products(panels, packs, *kernel.parameters, padded, out, start, stop, workers)
 
 
 def _row_tiles(rows: np.ndarray) -> list[slice]:
@@ -131,6 +136,14 @@ def _intrinsic_call(builder: Any, name: str, kind: ir.Type, arguments: list) -> 
     signature = ir.FunctionType(kind, [kind] * len(arguments))
     function = cgutils.get_or_insert_function(builder.module, signature, name)
     return builder.call(function, arguments)
+
+
+def _everywhere(builder: Any, value: Any, vector: ir.VectorType) -> Any:
+    """A vector that holds `value` in every lane."""
+    undefined = ir.Constant(vector, ir.Undefined)
+    lane = builder.insert_element(undefined, value, ir.IntType(64)(0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    return builder.shuffle_vector(lane, undefined, zeros)
 
 
 def _tile_intrinsic(accumulate: Callable[[Any, Any, Any, Any], Any]) -> Callable:
@@ -175,10 +188,7 @@ def _tile_intrinsic(accumulate: Callable[[Any, Any, Any, Any], Any]) -> Callable
             for j, total in enumerate(sums):
                 total.add_incoming(ir.Constant(vector, [0.0] * LANES), before)
                 z = builder.load(builder.gep(pack, [builder.add(first_z, integer(j))]))
-                lanes = builder.insert_element(ir.Constant(vector, ir.Undefined), z, integer(0))
-                everywhere = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-                z = builder.shuffle_vector(lanes, ir.Constant(vector, ir.Undefined), everywhere)
-                updated.append(accumulate(builder, total, x, z))
+                updated.append(accumulate(builder, total, x, _everywhere(builder, z, vector)))
                 total.add_incoming(updated[j], loop)
             next_k = builder.add(k, integer(1))
             k.add_incoming(next_k, loop)
@@ -240,6 +250,61 @@ def _float_of_bits(typing_context, bits):  # type: ignore[no-untyped-def]
     )
 
 
+def _vector_at(context: Any, builder: Any, kind: Any, value: Any, index: Any, element: Any) -> Any:
+    """Where the 16 lanes from flat position `index` of an array lie."""
+    data = context.make_array(kind)(context, builder, value).data
+    return builder.bitcast(builder.gep(data, [index]), ir.VectorType(element, LANES).as_pointer())
+
+
+@intrinsic
+def _store_lanes(typing_context, values, j, out, position):  # type: ignore[no-untyped-def]
+    """Copy values[16 j :][:16] to the flat `position` of `out`; plain loops copied one by one."""
+    if out.layout != "C":
+        raise TypingError("columns are written to an array whose rows lie one after the other")
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        index = builder.mul(args[1], ir.IntType(64)(LANES))
+        single = ir.FloatType()
+        source = _vector_at(context, builder, signature.args[0], args[0], index, single)
+        target = _vector_at(context, builder, signature.args[2], args[2], args[3], single)
+        builder.store(builder.load(source, align=4), target, align=4)
+        return context.get_dummy_value()
+
+    return types.void(values, types.intp, out, types.intp), emit
+
+
+@intrinsic
+def _add_lanes(typing_context, values, j, factor, sums, c):  # type: ignore[no-untyped-def]
+    """Add factor * values[16 j :][:16] to sums[c], in float64."""
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        width, double = ir.IntType(64)(LANES), ir.DoubleType()
+        vector = ir.VectorType(double, LANES)
+        index = builder.mul(args[1], width)
+        source = _vector_at(context, builder, signature.args[0], args[0], index, ir.FloatType())
+        index = builder.mul(args[4], width)
+        target = _vector_at(context, builder, signature.args[3], args[3], index, double)
+        value = builder.fpext(builder.load(source, align=4), vector)
+        factor = _everywhere(builder, args[2], vector)
+        total = [factor, value, builder.load(target, align=8)]
+        total = _intrinsic_call(builder, f"llvm.fma.v{LANES}f64", vector, total)
+        builder.store(total, target, align=8)
+        return context.get_dummy_value()
+
+    return types.void(values, types.intp, types.float64, sums, types.intp), emit
+
+
+@intrinsic
+def _take(typing_context, taken, count):  # type: ignore[no-untyped-def]
+    """taken[0], which goes up by `count`; no two threads get the same."""
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        counter = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.atomic_rmw("add", counter, args[1], "monotonic")
+
+    return types.int64(taken, types.int64), emit
+
+
 # 2^r on [-1/2, 1/2] by its series, ln(2)^k / k!: relative error below 2e-7 before rounding.
 _P1 = np.float32(0.693147180559945)
 _P2 = np.float32(0.240226506959101)
@@ -288,55 +353,67 @@ def _tile(panels, p, packs, g, kind, gamma, coef0, degree, values):  # type: ign
                 values[i] = power
 
 
+# Threads take the next run of panels whenever they are done with one: dealt out beforehand, all
+# would wait for the thread that shares its core with whoever reads the next chunk.
+
+
 @njit(cache=True, nogil=True, parallel=True)
 def _columns(  # type: ignore[no-untyped-def]
-    panels, packs, kind, gamma, coef0, degree, out, start, stop, slots
+    panels, packs, kind, gamma, coef0, degree, out, start, stop, slots, workers
 ):
     # A pack meets a whole run of panels before the next one, so that each column is written in
     # long stretches: 256 columns touched 64 bytes at a time would cost more than the kernel.
-    length = max(1, min(16, _RUN_BYTES // (4 * LANES * panels.shape[1])))
-    for run in prange(-(-panels.shape[0] // length)):
+    length = max(1, min(_RUN, _RUN_BYTES // (4 * LANES * panels.shape[1])))
+    taken = np.zeros(1, np.int64)
+    for _ in prange(workers):
         values = np.empty(PACK * LANES, np.float32)
-        for g in range(packs.shape[0]):
-            used = min(PACK, slots.shape[0] - g * PACK)
-            for p in range(run * length, min((run + 1) * length, panels.shape[0])):
-                _tile(panels, p, packs, g, kind, gamma, coef0, degree, values)
-                first = start + p * LANES
-                if first + LANES <= stop:
-                    for j in range(used):
-                        slot = slots[g * PACK + j]
-                        for lane in range(LANES):
-                            out[slot, first + lane] = values[j * LANES + lane]
-                else:
-                    for j in range(used):
-                        for lane in range(stop - first):
-                            out[slots[g * PACK + j], first + lane] = values[j * LANES + lane]
+        begin = _take(taken, length)
+        while begin < panels.shape[0]:
+            for g in range(packs.shape[0]):
+                used = min(PACK, slots.shape[0] - g * PACK)
+                for p in range(begin, min(begin + length, panels.shape[0])):
+                    _tile(panels, p, packs, g, kind, gamma, coef0, degree, values)
+                    first = start + p * LANES
+                    if first + LANES <= stop:
+                        for j in range(used):
+                            position = slots[g * PACK + j] * out.shape[1] + first
+                            _store_lanes(values, j, out, position)
+                    else:
+                        for j in range(used):
+                            for lane in range(stop - first):
+                                out[slots[g * PACK + j], first + lane] = values[j * LANES + lane]
+            begin = _take(taken, length)
 
 
 @njit(cache=True, nogil=True, parallel=True)
 def _products(  # type: ignore[no-untyped-def]
-    panels, packs, kind, gamma, coef0, degree, coef, out, start, stop
+    panels, packs, kind, gamma, coef0, degree, coef, out, start, stop, workers
 ):
     outputs = coef.shape[1]
-    for p in prange(panels.shape[0]):
+    taken = np.zeros(1, np.int64)
+    for _ in prange(workers):
         values = np.empty(PACK * LANES, np.float32)
         sums = np.zeros((outputs, LANES))
-        first = start + p * LANES
-        lanes = min(LANES, stop - first)
-        for c in range(outputs):
-            for lane in range(lanes):
-                sums[c, lane] = out[c, first + lane]
-        for g in range(packs.shape[0]):
-            _tile(panels, p, packs, g, kind, gamma, coef0, degree, values)
-            for c in range(outputs):
-                for lane in range(LANES):
-                    total = sums[c, lane]
-                    for j in range(PACK):
-                        total = _fma(coef[g * PACK + j, c], values[j * LANES + lane], total)
-                    sums[c, lane] = total
-        for c in range(outputs):
-            for lane in range(lanes):
-                out[c, first + lane] = sums[c, lane]
+        begin = _take(taken, _RUN)
+        while begin < panels.shape[0]:
+            for p in range(begin, min(begin + _RUN, panels.shape[0])):
+                first = start + p * LANES
+                lanes = min(LANES, stop - first)
+                for c in range(outputs):
+                    for lane in range(lanes):
+                        sums[c, lane] = out[c, first + lane]
+                for g in range(packs.shape[0]):
+                    _tile(panels, p, packs, g, kind, gamma, coef0, degree, values)
+                    for c in range(outputs):
+                        for j in range(PACK):
+                            # Of many classes most rows concern a few: the others get nothing, even
+                            # where the value is infinite.
+                            if coef[g * PACK + j, c] != 0.0:
+                                _add_lanes(values, j, coef[g * PACK + j, c], sums, c)
+                for c in range(outputs):
+                    for lane in range(lanes):
+                        out[c, first + lane] = sums[c, lane]
+            begin = _take(taken, _RUN)
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,7 @@
-"""Two-class labels: from whatever values the data has to -1 and +1, and back."""
+"""Labels: from whatever values the data has to the codes of its classes, and back.
+
+Of two classes the codes are -1 and +1; of more they are 0, 1, 2, ...
+"""
 
 from collections.abc import Collection
 from typing import Any
@@ -8,7 +11,7 @@ import numpy as np
 from bigsvm.errors import UserError
 
 Label = str | int | float
-Classes = tuple[Label, Label]  # the original labels of -1 and of +1
+Classes = tuple[Label, ...]  # the original labels, in the order of their codes
 
 REST = "rest"  # stands for -1 when one label is set against several others
 MOST_VALUES = 1000  # more different labels than this can only be a wrong column
@@ -35,14 +38,20 @@ def distinct(labels: np.ndarray, where: str) -> dict[Any, Label]:
     else:
         raise UserError(f"{where}: labels of type {labels.dtype} are neither numbers nor text")
     if missing:
-        raise UserError(f"{where}: a label is {missing[0]}; give every row one of two labels")
+        raise UserError(f"{where}: a label is {missing[0]}; give every row a label")
     if len(values) > MOST_VALUES:
         raise too_many(values, where)
     return {value: plain(value) for value in values}
 
 
-def choose_classes(values: Collection[Label], positive: Label | None, where: str) -> Classes:
-    """Which label is -1 and which +1: the smaller and the larger, or the rest and `positive`."""
+def choose_classes(
+    values: Collection[Label], positive: Label | None, where: str, rows: int | None = None
+) -> Classes:
+    """The classes in the order of their codes: the smaller label first; or the rest and `positive`.
+
+    With `positive` there are two, whatever the number of labels. More than two in fewer than twice
+    as many `rows` are no classes.
+    """
     if positive is not None:
         chosen = [value for value in values if same(value, positive)]
         if not chosen:
@@ -52,26 +61,51 @@ def choose_classes(values: Collection[Label], positive: Label | None, where: str
             return (others[0] if len(others) == 1 else REST), chosen[0]
     if len(values) < 2:
         raise UserError(f"{where}: there is one class only; {seen(values)}; two are needed")
-    if len(values) > 2:
-        raise too_many(values, where)
-    smaller, larger = in_order(values)
-    return smaller, larger
+    few_rows = rows is not None and len(values) > 2 and 2 * len(values) > rows
+    if len(values) > MOST_VALUES or few_rows:
+        raise too_many(values, where, rows)
+    return tuple(in_order(values))
 
 
-def to_signs(labels: np.ndarray, classes: Classes, where: str) -> np.ndarray:
-    """`labels` as int8 -1 and +1; a label that is in neither class is an error."""
-    signs = np.zeros(len(labels), dtype=np.int8)
+def codes_of(classes: Classes) -> np.ndarray:
+    """The codes of the classes, of the type that labels are stored in."""
+    if len(classes) == 2:
+        return np.array([-1, 1], np.int8)
+    return np.arange(len(classes), dtype=np.int8 if len(classes) <= 128 else np.int16)
+
+
+def sums_of(classes: Classes) -> int:
+    """How many decision values a row has: one, or of more than two classes one each."""
+    return 1 if len(classes) == 2 else len(classes)
+
+
+def to_codes(labels: np.ndarray, classes: Classes, where: str) -> np.ndarray:
+    """The code of each label; one that is in none of the classes is an error."""
+    known = codes_of(classes)
+    codes = np.empty(len(labels), known.dtype)
     for value, label in distinct(labels, where).items():
-        if same(label, classes[1]):
-            sign = 1
-        elif same(label, classes[0]) or classes[0] == REST:
-            sign = -1
-        else:
-            raise UserError(
-                f"{where}: label {label!r} is neither {classes[0]!r} nor {classes[1]!r}"
-            )
-        signs[labels == value] = sign
-    return signs
+        codes[labels == value] = known[place_of(label, classes, where)]
+    return codes
+
+
+def signs_of(codes: np.ndarray, k: int) -> np.ndarray:
+    """Of more than two classes: +1 for class k, -1 for the rest."""
+    return np.where(codes == k, np.int8(1), np.int8(-1))
+
+
+def place_of(label: Label, classes: Classes, where: str) -> int:
+    """The number, from 0, of the class that a label belongs to."""
+    # From the last: the first may be the rest, to which all others belong.
+    for place in reversed(range(len(classes))):
+        if same(label, classes[place]):
+            return place
+    if classes[0] == REST and len(classes) == 2:
+        return 0
+    if len(classes) == 2:
+        raise UserError(f"{where}: label {label!r} is neither {classes[0]!r} nor {classes[1]!r}")
+    raise UserError(
+        f"{where}: label {label!r} is none of the {len(classes)} classes; {seen(classes)}"
+    )
 
 
 def same(label: Label, other: Label) -> bool:
@@ -97,8 +131,10 @@ def seen(values: Collection[Label]) -> str:
     return f"the labels are {shown}" + (", ..." if len(values) > 8 else "")
 
 
-def too_many(values: Collection[Label], where: str) -> UserError:
+def too_many(values: Collection[Label], where: str, rows: int | None = None) -> UserError:
+    """What to say where there are more labels than classes can be."""
+    among = f" in {rows} rows" if rows else ""
     return UserError(
-        f"{where}: {len(values)} different labels where two are needed; {seen(values)}; "
-        "set `positive` to one of them to train it against the rest"
+        f"{where}: {len(values)} different labels{among} are too many; "
+        f"{seen(values)}; is it the right column? (`positive` trains one of them against the rest)"
     )

@@ -13,7 +13,7 @@ from bigsvm.double_precision import as_computed
 from bigsvm.durable import written_whole
 from bigsvm.errors import UserError
 from bigsvm.kernels import Kernel
-from bigsvm.labels import Classes
+from bigsvm.labels import Classes, codes_of
 
 if TYPE_CHECKING:
     from bigsvm.model import Model
@@ -28,6 +28,9 @@ def write_libsvm(model: Model, path: Path, overwrite: bool = False) -> Path | No
     LIBSVM knows no scaling, and whole numbers only for labels. The file holds the support vectors
     as the training saw them. Where rows must be scaled first, or where labels are not whole
     numbers, PATH.json says how.
+
+    More than two classes LIBSVM decides pair by pair, by votes: the decision value of a pair is
+    f_i - f_j here, so that the class with the largest f wins all its pairs.
 
     Returns
     -------
@@ -54,12 +57,10 @@ def write_libsvm(model: Model, path: Path, overwrite: bool = False) -> Path | No
     return beside
 
 
-def whole_labels(classes: Classes) -> tuple[int, int]:
-    """The labels for LIBSVM: the original ones if they are whole numbers, else -1 and 1."""
-    below, above = classes
-    if isinstance(below, int) and isinstance(above, int) and below in _INT_32 and above in _INT_32:
-        return below, above
-    return -1, 1
+def whole_labels(classes: Classes) -> tuple[int, ...]:
+    """The labels for LIBSVM: the original ones if they are whole numbers, else their codes."""
+    whole = tuple(label for label in classes if isinstance(label, int) and label in _INT_32)
+    return whole if len(whole) == len(classes) else tuple(codes_of(classes).tolist())
 
 
 def _not_in_the_format(model: Model) -> dict[str, Any]:
@@ -80,8 +81,6 @@ def _not_in_the_format(model: Model) -> dict[str, Any]:
 
 def _lines(model: Model) -> Iterator[str]:
     kernel = as_computed(Kernel(**model.kernel))
-    below, above = whole_labels(model.classes)
-    positive = model.dual_coef > 0
     yield f"svm_type c_svc\nkernel_type {KERNELS[kernel.name]}\n"
     if kernel.name == "poly":
         yield f"degree {kernel.degree}\n"
@@ -89,11 +88,43 @@ def _lines(model: Model) -> Iterator[str]:
         yield f"gamma {kernel.gamma:.17g}\n"
     if kernel.name == "poly":
         yield f"coef0 {kernel.coef0:.17g}\n"
-    yield f"nr_class 2\ntotal_sv {model.n_support}\nrho 0\n"
-    # A decision value above rho means the first label; its support vectors come first, too.
-    yield f"label {above} {below}\n"
-    yield f"nr_sv {np.count_nonzero(positive)} {np.count_nonzero(~positive)}\nSV\n"
-    for j in (*np.flatnonzero(positive), *np.flatnonzero(~positive)):
-        row = model.support_vectors[j]
-        values = (f"{k + 1}:{row[k]:.17g} " for k in np.flatnonzero(row))
-        yield f"{model.dual_coef[j]:.17g} {''.join(values)}\n"
+    labels, groups = _groups(model)
+    count = len(labels)
+    yield f"nr_class {count}\ntotal_sv {sum(len(index) for index, _ in groups)}\n"
+    yield f"rho {' '.join(f'{value:.17g}' for value in _rho(model))}\n"
+    yield f"label {' '.join(map(str, labels))}\n"
+    yield f"nr_sv {' '.join(str(len(index)) for index, _ in groups)}\nSV\n"
+    for index, coef in groups:
+        for j, own in zip(index, coef, strict=True):
+            row = model.support_vectors[j]
+            values = (f"{k + 1}:{row[k]:.17g} " for k in np.flatnonzero(row))
+            yield f"{' '.join(f'{c:.17g}' for c in own)} {''.join(values)}\n"
+
+
+def _rho(model: Model) -> list[float]:
+    """What LIBSVM subtracts from the value of each pair."""
+    shifts = model.shifts
+    if len(shifts) == 1:
+        return [0.0 - shifts[0]]
+    pairs = range(len(shifts))
+    return [shifts[j] - shifts[i] for i in pairs for j in pairs if i < j]
+
+
+def _groups(model: Model) -> tuple[tuple[int, ...], list[tuple[np.ndarray, np.ndarray]]]:
+    """The labels in LIBSVM's order; for each its support vectors and their coefficients.
+
+    A support vector has a coefficient for each of the other classes; that of a pair's second class
+    is subtracted. One that serves several classes is there several times.
+    """
+    if len(model.classes) == 2:
+        # A decision value above rho means the first label; its support vectors come first, too.
+        below, above = whole_labels(model.classes)
+        positive = model.dual_coef > 0
+        indices = np.flatnonzero(positive), np.flatnonzero(~positive)
+        return (above, below), [(index, model.dual_coef[index, None]) for index in indices]
+    groups = []
+    for k, coef in enumerate(model.dual_coef):
+        index = np.flatnonzero(coef)
+        sign_in_pairs = np.array([-1.0] * k + [1.0] * (len(model.classes) - 1 - k))
+        groups.append((index, coef[index, None] * sign_in_pairs))
+    return whole_labels(model.classes), groups

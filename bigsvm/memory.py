@@ -37,28 +37,40 @@ def peak_resident_set() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def plan_memory(limit: int, dataset: Dataset, hot_rows: int = 0) -> MemoryPlan:
-    """Divide what the interpreter and its libraries leave of `limit`.
+def plan_memory(
+    limit: int,
+    dataset: Dataset,
+    hot_rows: int = 0,
+    weights: int = 0,
+    *,
+    sums: int = 1,
+    held: int | None = None,
+    name: str = "solver.memory_limit",
+) -> MemoryPlan:
+    """Divide what the interpreter and its libraries (or `held` bytes) leave of `limit`.
 
     Chunks on their way from the disk come first: one being computed, and for each reader the block
     it fills, the rows of it, and the stored bytes they come from, as they are and decoded. Beside
-    them the product of a pass. Then the data, up to half of the rest: reading it again costs more
-    than computing columns again. What is left is for the solver: kernel columns, two at the least,
-    or a hot set of so many rows.
+    them the product of a pass, `sums` numbers a pattern. Then the data, up to half of the rest:
+    reading it again costs more than computing columns again. What is left is for the solver: kernel
+    columns, two at the least, or a hot set of so many rows. `weights` is what they take, in bytes a
+    pattern.
     """
     chunk = max(dataset.stored_chunk_bytes, 4 * dataset.chunk_rows * dataset.d)
     on_the_way = (1 + 4 * dataset.readers) * chunk
     whole = 4 * (dataset.n + dataset.chunk_rows) * dataset.d
     # A row of a hot set is there as gathered, as moved and in a panel.
     least = max(2 * 4 * dataset.n, 3 * 4 * min(hot_rows, dataset.n) * dataset.d)
-    product = 8 * dataset.n  # what a pass gives, ahead of being added to the gradient
-    available = limit - resident_set() - on_the_way - product
+    # What a pass gives, ahead of being added to the gradient.
+    product = (8 * sums + weights) * dataset.n
+    held = resident_set() if held is None else held
+    available = limit - held - on_the_way - product
     if available < least:
         needed = limit - available + least
         raise UserError(
-            f"solver.memory_limit = {limit / 2**20:.0f} MiB is too small for {dataset.path}: at "
-            f"least {needed / 2**20 * 1.05:.0f}MiB are needed (interpreter, chunks of "
-            f"{chunk / 2**20:.0f} MiB, two kernel columns or a hot set)"
+            f"{name} = {limit / 2**20:.0f} MiB is too small for {dataset.path}: at least "
+            f"{needed / 2**20 * 1.05:.0f}MiB are needed ({'interpreter, ' if held else ''}chunks "
+            f"of {chunk / 2**20:.0f} MiB, two kernel columns or a hot set)"
         )
     resident = min(whole, available // 2, available - least)
     return MemoryPlan(resident, available - resident)

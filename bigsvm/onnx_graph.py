@@ -31,7 +31,10 @@ _CANCELLATION = 1e-9
 
 
 def onnx_model(model: Model) -> ModelProto:
-    """The model as ONNX; input `X` (rows, features) float64, outputs `label` and `decision`."""
+    """The model as ONNX; input `X` (rows, features) float64, outputs `label` and `decision`.
+
+    The decision values are (rows,), or (rows, classes) where there are more than two.
+    """
     try:
         import onnx
     except ImportError as missing:
@@ -46,15 +49,17 @@ def onnx_model(model: Model) -> ModelProto:
     kernel = Kernel(**model.kernel)
     labels = np.asarray(model.classes)
     kind = {"i": "int64", "f": "double"}.get(labels.dtype.kind, "string")
+    many = len(labels) > 2
     decision = _LINEAR if kernel.name == "linear" else _in_blocks(_kernel_sums(kernel, model))
+    shape = f"rows, {len(labels)}" if many else "rows"
     made = onnx.parser.parse_model(f"""
         <ir_version: {IR_VERSION}, opset_import: ["": {OPSET}]>
         bigsvm (double[rows, {model.n_features}] X)
-            => ({kind}[rows] label, double[rows] decision) {{
+            => ({kind}[rows] label, double[{shape}] decision) {{
             {_scaled(model.scaling)}
             {decision}
-            sign = GreaterOrEqual (decision, zero)
-            position = Cast <to = 7> (sign)
+            {_shifted(model)}
+            {_LARGEST if many else _SIGN}
             label = Gather (classes, position)
         }}""")
     used = {name for node in made.graph.node for name in _inputs(node)}
@@ -64,7 +69,12 @@ def onnx_model(model: Model) -> ModelProto:
     made.producer_name, made.producer_version = "bigsvm", _version()
     made.doc_string = (
         f"Sparse kernel SVM, {model.n_support} support vectors. Takes raw rows: the scaling is "
-        "inside. decision >= 0 means the second class."
+        "inside. "
+        + (
+            "The largest decision value decides."
+            if many
+            else "decision >= 0 means the second class."
+        )
     )
     onnx.helper.set_model_props(made, _metadata(model))
     onnx.checker.check_model(made, full_check=True)
@@ -81,14 +91,27 @@ def _scaled(scaling: Scaling | None) -> str:
     return steps + "single = Cast <to = 1> (raw)\nx = Cast <to = 11> (single)\n"
 
 
-_LINEAR = """
-    column = MatMul (x, weights)
-    decision = Squeeze (column, one)
+_LINEAR = "without = MatMul (x, weights)"
+
+# Of two classes there is one column of decision values; of more, one for each.
+_SIGN = """
+    decision = Squeeze (decisions, one)
+    sign = GreaterOrEqual (decision, zero)
+    position = Cast <to = 7> (sign)
+"""
+_LARGEST = """
+    decision = Identity (decisions)
+    position = ArgMax <axis = 1, keepdims = 0> (decision)
 """
 
 
+def _shifted(model: Model) -> str:
+    """The decision values, of those without the intercept."""
+    return f"decisions = {'Add (without, intercept)' if model.intercept else 'Identity (without)'}"
+
+
 def _in_blocks(kernel_sums: str) -> str:
-    """The decision values of `x`, block by block.
+    """The decision values of `x`, a column for each f, block by block.
 
     Scan takes blocks of equal size only: as few as may be, filled up with a few rows of zeros.
     """
@@ -110,15 +133,16 @@ def _in_blocks(kernel_sums: str) -> str:
     z_wide = Cast <to = 11> (support_vectors)
     z = Transpose <perm = [1, 0]> (z_wide)
     {kernel_sums}
-    all_sums = Reshape (sums, rows_filled)
-    decision = Slice (all_sums, start, n)
+    in_rows = Concat <axis = 0> (rows_filled, n_sums)
+    all_sums = Reshape (sums, in_rows)
+    without = Slice (all_sums, start, n)
     """
 
 
 def _for_each_block(kernel_values: str) -> str:
     """`sums`, where `kernel_values` makes `k` (rows, support vectors) of the rows `r`."""
     return f"""
-    sums = Scan <num_scan_inputs = 1, body = block (double[b, d] r) => (double[b] f) {{
+    sums = Scan <num_scan_inputs = 1, body = block (double[b, d] r) => (double[b, c] f) {{
         {kernel_values}
         f = MatMul (k, coef)
     }}> (blocked)
@@ -201,14 +225,15 @@ def _constants(kernel: Kernel, model: Model) -> dict[str, np.ndarray]:
     effective = as_computed(kernel)
     values: dict[str, Any] = {
         "zero": 0.0,
+        "intercept": model.intercept,
         "gamma": effective.gamma,
         "minus_two": -2.0,
         "minus_gamma": -effective.gamma,
         "coef0": effective.coef0,
         "degree": float(effective.degree),
         "least_exponent": -LARGEST_EXPONENT,
-        "coef": model.dual_coef,
-        "weights": model.support_vectors.astype(np.float64).T @ model.dual_coef[:, None],
+        "coef": model.columns,
+        "weights": model.support_vectors.astype(np.float64).T @ model.columns,
     }
     if model.scaling is not None:
         values |= {"offset": model.scaling.offset, "scale": model.scaling.scale}
@@ -224,6 +249,7 @@ def _constants(kernel: Kernel, model: Model) -> dict[str, np.ndarray]:
         "most_rows_less_one": [most_rows - 1],
         "features": [model.n_features],
         "count": [model.n_support],
+        "n_sums": [model.columns.shape[1]],
     }
     return (
         {name: np.asarray(value, np.float64) for name, value in values.items()}

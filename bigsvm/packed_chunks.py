@@ -6,6 +6,8 @@ takes half as long again as the decoding, and several chunks' worth of memory.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import numpy as np
 # The bits of a NaN that no computation gives.
 _UNTOUCHED = np.uint32(0x7FC0DEAD)
 
-Decode = Callable[[bytes, np.ndarray], Any]
+Decode = Callable[[bytes | memoryview, np.ndarray], Any]
 
 
 class PackedChunks:
@@ -36,6 +38,7 @@ class PackedChunks:
         self._shape = (chunk_rows, d)
         self._locate = locate
         self._decode = decode
+        self._kept = threading.local()
 
     def read(self, start: int, stop: int, space: np.ndarray | None = None) -> np.ndarray | None:
         """Rows start to stop, in `space` where the chunk fits; None where this way is barred."""
@@ -44,7 +47,9 @@ class PackedChunks:
         if last > self._shape[0]:
             return None
         try:
-            packed = self._locate(chunk).read_bytes()
+            # Kept memory is for the readers of a pass, who end with it; others read now and then.
+            path = self._locate(chunk)
+            packed = path.read_bytes() if space is None else self._packed(path)
         except FileNotFoundError:
             return None
         if space is None or space.shape != self._shape:
@@ -56,9 +61,23 @@ class PackedChunks:
             raise ValueError(f"chunk {chunk} holds too little")
         return space[first:last]
 
+    def _packed(self, path: Path) -> memoryview:
+        """The content of a file, in memory that is there already: fresh memory is slow."""
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if len(getattr(self._kept, "bytes", b"")) < size:
+                self._kept.bytes = bytearray(size)
+            content = memoryview(self._kept.bytes)[:size]
+            read = 0
+            while read < size and (more := file.readinto(content[read:])):
+                read += more
+        return content[:read]
+
 
 def packed_chunks_of(x: Any) -> PackedChunks | None:
     """How to read a Zarr array this way; None where it is stored in another way."""
+    if not hasattr(x, "metadata"):
+        return None  # it is none of Zarr's
     from numcodecs.zstd import decompress
     from zarr.codecs import BytesCodec, ZstdCodec
     from zarr.storage import LocalStore

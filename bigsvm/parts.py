@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from bigsvm.errors import UserError
-from bigsvm.labels import Classes, Label, choose_classes, seen, to_signs
+from bigsvm.labels import Classes, Label, choose_classes, codes_of, seen, to_codes
 from bigsvm.spill import Spill
 from bigsvm.split import TestChoice
 
@@ -42,47 +42,49 @@ class Parts:
         self.rows = {part: spill.n for part, spill in spills.items()}
         if test_rows:
             self.rows = {"train": spills["train"].n - test_rows, "test": test_rows}
-        self.classes: Classes = choose_classes(spills["train"].values, positive, names["train"])
-        # The sign of each label, by its code in the spill.
-        self._signs = {
-            part: to_signs(np.array(spill.values, dtype=object), self.classes, names[part])
+        train = spills["train"]
+        self.classes: Classes = choose_classes(train.values, positive, names["train"], train.n)
+        # The code of each label in the store, by its code in the spill.
+        self._codes = {
+            part: to_codes(np.array(spill.values, dtype=object), self.classes, names[part])
             for part, spill in spills.items()
         }
         self.counts = self._count()
         if 0 in self.counts["train"]:
-            missing = self.classes[0 if self.counts["train"][0] == 0 else 1]
+            missing = self.classes[self.counts["train"].index(0)]
             raise UserError(
                 f"{names['train']}: no training row has the label {missing!r} "
                 f"({seen(self.classes)}); take fewer test rows or another seed"
             )
 
     def batches(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """Yield (part, rows, signs); the rows of a part come in the order of the file."""
+        """Yield (part, rows, codes); the rows of a part come in the order of the file."""
         for origin, spill in self._spills.items():
             choice = self._choice(spill)
             for x, codes in spill.batches():
-                signs = self._signs[origin][codes]
+                y = self._codes[origin][codes]
                 if choice is None:
-                    yield origin, x, signs
+                    yield origin, x, y
                     continue
                 test = choice.next(len(x))
-                yield "train", x[~test], signs[~test]
-                yield "test", x[test], signs[test]
+                yield "train", x[~test], y[~test]
+                yield "test", x[test], y[test]
 
-    def _count(self) -> dict[str, tuple[int, int]]:
-        """Rows of -1 and of +1 in each part; reads the labels only."""
-        positive = dict.fromkeys(self.rows, 0)
+    def _count(self) -> dict[str, tuple[int, ...]]:
+        """Rows of each class in each part; reads the labels only."""
+        known = codes_of(self.classes)
+        counts = {part: np.zeros(len(known), np.int64) for part in self.rows}
         for origin, spill in self._spills.items():
             choice = self._choice(spill)
             for codes in spill.codes():
-                above = self._signs[origin][codes] > 0
+                place = np.searchsorted(known, self._codes[origin][codes])
                 test = (
                     np.zeros(len(codes), dtype=bool) if choice is None else choice.next(len(codes))
                 )
-                positive[origin] += int((above & ~test).sum())
+                counts[origin] += np.bincount(place[~test], minlength=len(known))
                 if choice is not None:
-                    positive["test"] += int((above & test).sum())
-        return {part: (n - positive[part], positive[part]) for part, n in self.rows.items()}
+                    counts["test"] += np.bincount(place[test], minlength=len(known))
+        return {part: tuple(map(int, found)) for part, found in counts.items()}
 
     def _choice(self, spill: Spill) -> TestChoice | None:
         return TestChoice(spill.n, self._test_rows, self._seed) if self._test_rows else None

@@ -94,12 +94,16 @@ def plain_rows_of(x: Any) -> PlainRows | None:
     """How to read the rows of a Zarr or HDF5 array directly; None where that cannot be done."""
     if x.dtype != np.dtype("<f4"):
         return None
-    return _in_hdf5(x) if hasattr(x, "id") else _in_zarr(x)
+    if hasattr(x, "metadata"):
+        return _in_zarr(x)
+    return _in_hdf5(x) if hasattr(x, "id") else None
 
 
 def _in_hdf5(x: Any) -> PlainRows | None:
     n, d = x.shape
     if x.file.driver != "sec2" or x.file.userblock_size or x.external or x.is_virtual:
+        return None
+    if x.file.mode != "r":  # what was written may still be in memory only
         return None
     file = x.file.id.get_vfd_handle()
     if x.chunks is None:

@@ -13,25 +13,17 @@ import numpy as np
 from bigsvm import cli
 from bigsvm.addresses import is_address, path_or_address
 from bigsvm.errors import UserError
-from bigsvm.labels import Classes, to_signs
+from bigsvm.labels import Classes
+from bigsvm.predict_inputs import Source, is_store, open_source
 from bigsvm.predictions import check_output, open_predictions
 from bigsvm.prepare import cleaning_up_when_terminated, options_from
 from bigsvm.progress import Progress, shown_progress, silent
-from bigsvm.readers import FORMATS, Reader, ReadOptions
+from bigsvm.readers import FORMATS, ReadOptions
 
 if TYPE_CHECKING:
+    from bigsvm.config import ClusterConfig
     from bigsvm.model import Model
-    from bigsvm.scoring import Piece
-
-
-@dataclass(frozen=True)
-class Source:
-    """Rows to predict."""
-
-    name: str
-    rows: int | None  # where known beforehand
-    pieces: "Iterator[Piece]"
-    raw: bool  # not scaled yet
+    from bigsvm.scoring import Decided
 
 
 @dataclass(frozen=True)
@@ -41,7 +33,7 @@ class Summary:
     name: str
     out: Path
     classes: Classes
-    counts: tuple[int, int]  # rows predicted as the first and as the second class
+    counts: tuple[int, ...]  # rows predicted as each class
     accuracy: float | None  # where the input has labels
 
     def __str__(self) -> str:
@@ -60,6 +52,7 @@ def predict(
     *,
     arrays: tuple[str | None, str | None] = (None, None),
     overwrite: bool = False,
+    cluster: "ClusterConfig | None" = None,
     progress: Progress = silent,
 ) -> Summary:
     """Stream the rows of `source` through a model into `out`, in bounded memory.
@@ -73,14 +66,25 @@ def predict(
     out : Path
         `*.csv` or `*.parquet` with the columns row (from 0), decision, label; `*.zarr` with the
         arrays decision and label; or `*.npy` with the decision values. It appears whole or not at
-        all.
+        all. Of more than two classes each has a decision value: a column decision_LABEL each, or an
+        array (rows, classes).
     options : ReadOptions, optional
         How to read a file; `with_labels=False` where there are no labels, in a store too.
     arrays : (name of X, name of y)
         In a store of the user's own.
+    overwrite : bool
+        Replace an existing output.
+    cluster : ClusterConfig, optional
+        Who computes, instead of this process. It still reads and writes; the output is the same.
+    progress : callable
+        Told how far it is.
+
+    Returns
+    -------
+    Summary
     """
     from bigsvm.model import load_model
-    from bigsvm.scoring import Scorer, decided
+    from bigsvm.scoring import count_right
 
     check_output(out, overwrite)
     inputs = [Path(path) for path in (model_file, source) if not is_address(str(path))]
@@ -90,109 +94,44 @@ def predict(
         if out.resolve() in path.resolve().parents:
             raise UserError(f"{out}: holds the input {path}; choose another name for the output")
     model = load_model(model_file)
-    options = options or ReadOptions()
-    counts = np.zeros(2, np.int64)
+    counts = np.zeros(len(model.classes), np.int64)
     right = 0
     labelled = False
     with ExitStack() as stack:
-        if is_store(source):
-            found = _open_store(source, arrays, model, options.with_labels, stack)
-        else:
-            found = _open_file(Path(source), options, model)
-        writer = stack.enter_context(open_predictions(out))
-        scaling = model.scaling if found.raw else None
-        for piece in decided(Scorer([model]), found.pieces, found.name, scaling):
+        found = open_source(source, options or ReadOptions(), arrays, model, stack)
+        decided = _decided(model, found, cluster, stack)
+        writer = stack.enter_context(open_predictions(out, model.classes))
+        for piece in decided:
             decision = piece.decisions[0]
             writer.append(piece.start, decision, model.labels_of(decision))
-            counts += np.bincount(decision >= 0, minlength=2)
-            if piece.signs is not None:
+            counts += np.bincount(model.places_of(decision), minlength=len(counts))
+            if piece.codes is not None:
                 labelled = True
-                right += int(np.count_nonzero((decision >= 0) == (piece.signs > 0)))
+                right += count_right(model, decision, piece.codes)
             progress("predicting rows", piece.stop, found.rows)
         if not counts.any():
             raise UserError(f"{found.name}: no rows in it")
     accuracy = right / int(counts.sum()) if labelled else None
-    return Summary(found.name, out, model.classes, (int(counts[0]), int(counts[1])), accuracy)
+    return Summary(found.name, out, model.classes, tuple(map(int, counts)), accuracy)
 
 
-def is_store(source: Path | str) -> bool:
-    """Whether it is a Zarr or HDF5 store, or a group inside one, rather than a file of rows."""
-    import h5py
+def _decided(
+    model: "Model", found: Source, cluster: "ClusterConfig | None", stack: ExitStack
+) -> "Iterator[Decided]":
+    from bigsvm.scoring import Scorer, decided
 
-    if is_address(str(source)):
-        return True
-    path = Path(source)
-    if path.is_file():
-        return bool(h5py.is_hdf5(path))
-    if path.is_dir() or any(parent.is_file() for parent in path.parents):
-        return True
-    if path.suffix in (".zarr", ".h5", ".hdf5") or any(p.suffix == ".zarr" for p in path.parents):
-        return True  # not there: the store has the better words for it
-    raise UserError(f"{path}: there is no such file or store")
+    asked = Scorer([model]), found.pieces, found.name, model.scaling if found.raw else None
+    if cluster is None:
+        return decided(*asked)
+    from bigsvm.cluster import connected
+    from bigsvm.predict_cluster import decided_on
 
-
-def _open_store(
-    path: Path | str,
-    arrays: tuple[str | None, str | None],
-    model: "Model",
-    with_labels: bool,
-    stack: ExitStack,
-) -> Source:
-    from bigsvm.scoring import check_features, effective, other_scaling, pieces_of
-    from bigsvm.store import open_dataset
-    from bigsvm.store_place import damage_named, open_place
-
-    with damage_named(str(path)):
-        place = open_place(path)
-        group: Any = place.group
-        part = "test" if "test" in group else "train"
-        if (arrays[0] or "X") not in group and part in group:
-            group = group[part]
-        with_labels = with_labels and (arrays[1] is not None or "y" in group)
-        place.close()
-    spec = {"path": path, "x": arrays[0], "y": arrays[1]}
-    dataset = stack.enter_context(
-        open_dataset(
-            spec, part, classes=model.classes if with_labels else None, with_labels=with_labels
-        )
-    )
-    check_features(model, dataset.d, dataset.path)
-    ours, theirs = effective(model.scaling), effective(dataset.scaling)
-    if theirs is not None and theirs != ours:
-        raise other_scaling(model, dataset)
-    pieces = pieces_of(dataset, with_labels=with_labels)
-    return Source(dataset.path, dataset.n, pieces, raw=theirs is None)
+    workers = stack.enter_context(connected(cluster, _say, lambda: False))
+    return decided(*asked) if workers is None else decided_on(workers, *asked)
 
 
-def _open_file(path: Path, options: ReadOptions, model: "Model") -> Source:
-    from bigsvm.readers import open_reader
-    from bigsvm.readers.recognise import recognise
-    from bigsvm.scoring import check_features
-
-    if recognise(path, options) == "libsvm":
-        # Rows may leave out the last features.
-        options = replace(options, features=model.n_features)
-    reader = open_reader(path, options)
-    advice = ""
-    if reader.d == model.n_features - 1 and options.with_labels:
-        advice = " (one column was taken for the labels; --no-labels if there are none)"
-    if reader.d == model.n_features + 1 and not options.with_labels:
-        advice = " (is one column the labels? then leave out --no-labels)"
-    check_features(model, reader.d, str(path), advice)
-    rows: int | None = getattr(reader, "n", None)  # text does not say it beforehand
-    return Source(str(path), rows, _pieces_of_file(path, reader, options, model), raw=True)
-
-
-def _pieces_of_file(
-    path: Path, reader: Reader, options: ReadOptions, model: "Model"
-) -> "Iterator[Piece]":
-    from bigsvm.scoring import Piece
-
-    start = 0
-    for batch in reader.batches():
-        signs = to_signs(batch.y, model.classes, str(path)) if options.with_labels else None
-        yield Piece(start, batch.x, signs)
-        start += len(batch.x)
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 EXAMPLES = """examples:
@@ -200,6 +139,7 @@ EXAMPLES = """examples:
   python -m bigsvm.predict runs/mb/model.safetensors new.csv.gz predictions.parquet --no-labels
   python -m bigsvm.predict runs/mb/model.safetensors new.parquet predictions.zarr --no-labels
   python -m bigsvm.predict runs/mb/snapshots/model-00005000.safetensors mine.h5 f.npy --x features
+  python -m bigsvm.predict runs/mb/model.safetensors big.zarr f.zarr --cluster tcp://head:8786
 
 Raw rows are scaled as the model's training data was; a prepared store says itself that it is
 scaled already. Of a store with the parts train and test, test is taken unless STORE/train is named.
@@ -207,6 +147,7 @@ scaled already. Of a store with the parts train and test, test is taken unless S
 
 
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
+    """Read the command line."""
     parser = cli.Arguments(
         prog="python -m bigsvm.predict",
         description="Stream a store or a file through a model, in bounded memory.",
@@ -224,6 +165,10 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
         "file every column is a feature")  # fmt: skip
     add("--overwrite", action="store_true", help="replace an existing OUT")
     add("--quiet", action="store_true", help="show neither progress nor summary")
+    add("--cluster", metavar="WHERE", help="compute on the workers of a Dask cluster: `local` "
+        "starts some here; or the address of a scheduler, or its scheduler file")  # fmt: skip
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="a value for the cluster "
+        "as in a config, for instance cluster.workers=4; repeatable")  # fmt: skip
     reading = parser.add_argument_group("reading a file")
     add = reading.add_argument
     add("--format", choices=FORMATS, help="default: found out")
@@ -243,7 +188,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     _refuse_options_without_use(arguments)
     options = replace(options_from(arguments).to_read(), with_labels=not arguments.no_labels)
     asked = (arguments.model, arguments.source, arguments.out, options)
-    kept = {"arrays": (arguments.x, arguments.y), "overwrite": arguments.overwrite}
+    kept: dict[str, Any] = {"arrays": (arguments.x, arguments.y), "overwrite": arguments.overwrite}
+    if arguments.cluster is not None:
+        from bigsvm.config import cluster_config
+
+        kept["cluster"] = cluster_config(arguments.cluster, arguments.set)
+    elif arguments.set:
+        raise UserError(f"--set {arguments.set[0]}: is for --cluster, which is not given")
     with cleaning_up_when_terminated():
         if arguments.quiet:
             predict(*asked, **kept)

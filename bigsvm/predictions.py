@@ -12,16 +12,30 @@ import numpy as np
 from bigsvm.durable import publish_folder, written_whole
 from bigsvm.errors import UserError
 from bigsvm.hidden_folder import hidden_folder
+from bigsvm.labels import Classes
 
-COLUMNS = ("row", "decision", "label")
-ROW_GROUP = 2**20  # rows: Parquet and Zarr in small pieces are slow to read
+ROW_GROUP = 2**20  # decision values: Parquet and Zarr in small pieces are slow to read
+
+
+def columns_of(classes: Classes) -> list[str]:
+    """Of a table: one decision value, or where there are more than two classes one for each."""
+    names = [f"decision_{label}" for label in classes] if len(classes) > 2 else ["decision"]
+    return ["row", *names, "label"]
+
+
+def rows_in_group(classes: Classes) -> int:
+    """How many rows are written together."""
+    return ROW_GROUP if len(classes) == 2 else max(1, ROW_GROUP // len(classes))
 
 
 class Writer(Protocol):
     """Takes the rows in order, from row 0 on."""
 
     def append(self, start: int, decision: np.ndarray, label: np.ndarray) -> None:
-        """Write rows `start`, `start` + 1, ... with decision values and class labels."""
+        """Write rows `start`, `start` + 1, ... with decision values and class labels.
+
+        The decision values are (rows,), or (rows, classes) where there are more than two.
+        """
 
     def close(self) -> None:
         """Complete the file."""
@@ -30,15 +44,16 @@ class Writer(Protocol):
 class CsvPredictions:
     """The columns row, decision, label; a decision value reads back to the same bits."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], classes: Classes) -> None:
         self._text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         self._csv = csv.writer(self._text, lineterminator="\n")
-        self._csv.writerow(COLUMNS)
+        self._csv.writerow(columns_of(classes))
 
     def append(self, start: int, decision: np.ndarray, label: np.ndarray) -> None:
         """See `Writer`."""
         rows = range(start, start + len(decision))
-        self._csv.writerows(zip(rows, decision.tolist(), label.tolist(), strict=True))
+        values = np.atleast_2d(decision.T).tolist()
+        self._csv.writerows(zip(rows, *values, label.tolist(), strict=True))
 
     def close(self) -> None:
         """See `Writer`."""
@@ -49,8 +64,10 @@ class CsvPredictions:
 class ParquetPredictions:
     """The columns row, decision, label."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], classes: Classes) -> None:
         self._file = file
+        self._names = columns_of(classes)
+        self._group_rows = rows_in_group(classes)
         self._parquet: Any = None
         self._waiting: list[Any] = []
 
@@ -60,8 +77,9 @@ class ParquetPredictions:
 
         rows = np.arange(start, start + len(decision))
         labels = pa.array(label.tolist())
-        self._waiting.append(pa.table([rows, decision, labels], names=list(COLUMNS)))
-        if sum(map(len, self._waiting)) >= ROW_GROUP:
+        values = [np.ascontiguousarray(column) for column in np.atleast_2d(decision.T)]
+        self._waiting.append(pa.table([rows, *values, labels], names=self._names))
+        if sum(map(len, self._waiting)) >= self._group_rows:
             self._flush()
 
     def _flush(self) -> None:
@@ -73,7 +91,7 @@ class ParquetPredictions:
             self._waiting.clear()
             if self._parquet is None:
                 self._parquet = parquet.ParquetWriter(self._file, table.schema)
-            self._parquet.write_table(table, row_group_size=ROW_GROUP)
+            self._parquet.write_table(table, row_group_size=self._group_rows)
 
     def close(self) -> None:
         """See `Writer`."""
@@ -85,9 +103,10 @@ class ParquetPredictions:
 class NpyPredictions:
     """The decision values only, one float64 array."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], classes: Classes) -> None:
         self._file = file
         self._rows = 0
+        self._width = (len(classes),) if len(classes) > 2 else ()
         self._write_header()
 
     def append(self, start: int, decision: np.ndarray, label: np.ndarray) -> None:
@@ -102,35 +121,38 @@ class NpyPredictions:
 
     def _write_header(self) -> None:
         # numpy leaves room in the header for the length to grow: it can be written again.
-        about = {"descr": "<f8", "fortran_order": False, "shape": (self._rows,)}
+        about = {"descr": "<f8", "fortran_order": False, "shape": (self._rows, *self._width)}
         np.lib.format.write_array_header_1_0(self._file, about)
 
 
 class ZarrPredictions:
-    """A group with the arrays decision and label, in chunks of ROW_GROUP rows."""
+    """A group with the arrays decision and label, in chunks of `rows_in_group` rows."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, classes: Classes) -> None:
         import zarr
 
+        self._chunk_rows = rows_in_group(classes)
         self._group = zarr.create_group(folder, zarr_format=3)
         self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
 
     def append(self, start: int, decision: np.ndarray, label: np.ndarray) -> None:
         """See `Writer`."""
         self._waiting.append((decision, label))
-        while sum(len(decision) for decision, _ in self._waiting) >= ROW_GROUP:
+        while sum(len(decision) for decision, _ in self._waiting) >= self._chunk_rows:
             self._write_chunk()
 
     def _write_chunk(self) -> None:
         """Write a whole chunk of what waits, or all that is left of it at the end."""
         decision, label = map(np.concatenate, zip(*self._waiting, strict=True))
-        self._waiting = [(decision[ROW_GROUP:], label[ROW_GROUP:])]
+        rows = self._chunk_rows
+        self._waiting = [(decision[rows:], label[rows:])]
         for name, values in (("decision", decision), ("label", label)):
             if name not in self._group:
                 kind = str if values.dtype.kind == "U" else values.dtype
-                self._group.create_array(name, shape=(0,), chunks=(ROW_GROUP,), dtype=kind)
+                width = values.shape[1:]
+                self._group.create_array(name, shape=(0, *width), chunks=(rows, *width), dtype=kind)
             array: Any = self._group[name]
-            array.append(values[:ROW_GROUP])
+            array.append(values[:rows])
 
     def close(self) -> None:
         """See `Writer`."""
@@ -164,18 +186,18 @@ def check_output(path: Path, overwrite: bool) -> None:
 
 
 @contextmanager
-def open_predictions(path: Path) -> Iterator[Writer]:
+def open_predictions(path: Path, classes: Classes) -> Iterator[Writer]:
     """Yield a writer; the output appears whole when the block ends well, or not at all."""
     writer: Writer
     kind = KINDS[path.suffix.lower()]
     if kind is ZarrPredictions:
         with hidden_folder(path, "partial") as folder:
-            writer = ZarrPredictions(folder / path.name)
+            writer = ZarrPredictions(folder / path.name, classes)
             yield writer
             writer.close()
             publish_folder(folder / path.name, path, aside=folder / "replaced")
         return
     with written_whole(path) as temporary, temporary.open("wb") as file:
-        writer = kind(file)
+        writer = kind(file, classes)
         yield writer
         writer.close()

@@ -38,16 +38,20 @@ class Summary:
     store: Path
     d: int
     classes: Classes
-    counts: dict[str, tuple[int, int]]  # part -> rows of -1, rows of +1
+    counts: dict[str, tuple[int, ...]]  # part -> rows of each class
     dropped: int
     scaling: Scaling
     seconds: float
 
     def __str__(self) -> str:
+        signs = (" (-1)", " (+1)") if len(self.classes) == 2 else [""] * len(self.classes)
         lines = [
-            f"{part}: {below + above:,} rows x {self.d} features; "
-            f"{self.classes[0]} {below:,} (-1), {self.classes[1]} {above:,} (+1)"
-            for part, (below, above) in self.counts.items()
+            f"{part}: {sum(counts):,} rows x {self.d} features; "
+            + ", ".join(
+                f"{label} {count:,}{sign}"
+                for label, count, sign in zip(self.classes, counts, signs, strict=True)
+            )
+            for part, counts in self.counts.items()
         ]
         if self.dropped:
             lines.append(f"dropped: {self.dropped:,} rows")
@@ -80,6 +84,10 @@ def prepare(
         Called with (what is being done, how much is done, how much in all or None).
     overwrite : bool
         Replace an existing store.
+
+    Returns
+    -------
+    Summary
     """
     begin = time.monotonic()
     store = Path(store)
@@ -114,8 +122,8 @@ def prepare(
             overwrite=overwrite,
         ) as writer:
             done = 0
-            for part, x, signs in parts.batches():
-                writer.append(part, scaled(x, scaling), signs)
+            for part, x, codes in parts.batches():
+                writer.append(part, scaled(x, scaling), codes)
                 done += len(x)
                 progress("writing rows", done, sum(parts.rows.values()))
     seconds = time.monotonic() - begin
@@ -176,6 +184,7 @@ def scaled(x: np.ndarray, scaling: Scaling) -> np.ndarray:
 
 @contextmanager
 def full_disk_explained(store: Path) -> Iterator[None]:
+    """Say what was being written when there was no space left."""
     try:
         yield
     except OSError as problem:
@@ -196,6 +205,7 @@ EXAMPLES = """examples:
 
 
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
+    """Read the command line."""
     parser = cli.Arguments(
         prog="python -m bigsvm.prepare",
         description="Stream raw files into a chunked store, in bounded memory.",
@@ -222,7 +232,7 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     add("--drop-value", metavar="V", help="drop rows that are V in every feature; none: keep "
         "what a named source drops")  # fmt: skip
     add("--positive", metavar="LABEL", help="the label of +1, against all others (default: the "
-        "larger of the two)")  # fmt: skip
+        "larger of two; of more labels each is a class)")  # fmt: skip
     reading = parser.add_argument_group("reading")
     add = reading.add_argument
     add("--format", choices=FORMATS, help="default: found out")

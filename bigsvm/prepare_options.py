@@ -18,12 +18,13 @@ class PrepareOptions(BaseModel):
         Fitted on the training rows only. `minmax` brings them to [-1, 1].
     clip : float, optional
         After scaling, bring values beyond -clip and clip to these.
-    test_rows, test_fraction : optional
+    test_rows, test_fraction, seed : optional
         Put exactly so many rows, or this part of them, chosen by `seed`, into the test set.
     drop_value : float or "none", optional
         Leave out rows that have this value in every feature.
     positive : label, optional
-        The label of +1; all others are -1. Default: the larger of the two labels.
+        The label of +1; all others are -1. Default: the larger of two labels; of more, each is a
+        class of its own.
     chunk_rows : int, optional
         Rows in a chunk of the store; default: 8 MiB of them.
     compression : {"zstd", "none"}, optional

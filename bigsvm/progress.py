@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from bigsvm.display import as_time
+
 Progress = Callable[[str, int, int | None], None]  # (what is being done, done, in all if known)
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -34,6 +36,7 @@ def _bars() -> Iterator[Progress]:
         rich_progress.BarColumn(),
         rich_progress.TextColumn("{task.completed:,.0f}"),
         rich_progress.TimeElapsedColumn(),
+        rich_progress.TimeRemainingColumn(),
     )
     with rich_progress.Progress(*columns, console=Console(stderr=True)) as display:
         tasks: dict[str, rich_progress.TaskID] = {}
@@ -48,12 +51,18 @@ def _bars() -> Iterator[Progress]:
 
 def _lines() -> Progress:
     last = time.monotonic()
+    began: dict[str, tuple[float, int]] = {}
 
     def show(what: str, done: int, total: int | None) -> None:
         nonlocal last
-        if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
-            last = time.monotonic()
+        now = time.monotonic()
+        since, first = began.setdefault(what, (now, done))
+        if now - last >= SECONDS_BETWEEN_LINES:
+            last = now
             in_all = "" if total is None else f" of {total:,}"
+            if total is not None and done > first:
+                left = (now - since) * (total - done) / (done - first)
+                in_all += f", about {as_time(left)} left"
             print(f"{what}: {done:,}{in_all}", file=sys.stderr, flush=True)
 
     return show

@@ -24,6 +24,7 @@ class RunDir:
         self.checkpoints = path / "checkpoints"
         self.model = path / "model.safetensors"
         self.summary = path / "summary.json"
+        self.folders: tuple[Path, ...] = (self.snapshots, self.checkpoints)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -31,7 +32,7 @@ class RunDir:
 
         The system drops the lock with the process, however that ends.
         """
-        folders = (self.snapshots, self.checkpoints, self.path, *self.path.parents)
+        folders = (*self.folders, self.path, *self.path.parents)
         new = [folder for folder in folders if not folder.exists()]
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -56,10 +57,9 @@ class RunDir:
             if not os.access(self.path, os.W_OK):
                 raise UserError(f"{self.path}: the run directory cannot be written")
             sweep(self.path)
-            self.snapshots.mkdir(exist_ok=True)
-            self.checkpoints.mkdir(exist_ok=True)
-            sweep(self.snapshots)
-            sweep(self.checkpoints)
+            for folder in self.folders:
+                folder.mkdir(exist_ok=True)
+                sweep(folder)
             yield
         except UserError:
             for folder in new:  # a mistake leaves nothing behind, not even an empty folder
@@ -81,7 +81,7 @@ class RunDir:
             old.unlink()
         for old in self.checkpoints.glob("checkpoint-*.safetensors"):
             old.unlink()
-        for name in ("evaluation.csv", "evolution.png"):
+        for name in ("evaluation.csv", "confusion.csv", "evolution.png"):
             (self.path / name).unlink(missing_ok=True)
         for file in (self.metrics, self.model, self.summary):
             file.unlink(missing_ok=True)
@@ -104,11 +104,14 @@ class RunDir:
         """Drop reports from after `iteration`: that part of the run is about to be done again."""
         if not self.metrics.exists():
             return
-        kept = []
-        for line in self.metrics.read_text(errors="replace").splitlines():
-            try:
-                if json.loads(line)["iteration"] <= iteration:
-                    kept.append(line + "\n")
-            except (ValueError, TypeError, KeyError):
-                continue  # torn when the run was killed
-        self.write_text(self.metrics, "".join(kept))
+        with (
+            self.metrics.open(errors="replace") as old,
+            written_whole(self.metrics) as temporary,
+            temporary.open("w") as new,
+        ):
+            for line in old:
+                try:
+                    if json.loads(line)["iteration"] <= iteration:
+                        new.write(line.rstrip("\n") + "\n")
+                except (ValueError, TypeError, KeyError):
+                    continue  # torn when the run was killed

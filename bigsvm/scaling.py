@@ -52,6 +52,7 @@ class Scaling:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Scaling:
+        """The scaling that `to_json` made this of."""
         return cls(
             kind=data["kind"],
             offset=np.array(data["offset"], dtype=np.float64),

@@ -1,4 +1,4 @@
-"""How well decision values fit the true signs."""
+"""How well decision values fit the true classes."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Scores:
-    """All as fractions; a score that the rows cannot tell is nan."""
+    """All as fractions; a score that the rows cannot tell is nan.
+
+    Of more than two classes: the F1 is the mean over those that occur or were chosen, the AUC the
+    mean over those that can be told from the rest.
+    """
 
     accuracy: float
     balanced_accuracy: float
@@ -34,6 +38,29 @@ def scores_of(signs: np.ndarray, decisions: np.ndarray) -> Scores:
         f1=2 * hits / relevant if relevant else 0.0,
         auc=auc(signs, decisions),
     )
+
+
+def scores_of_classes(codes: np.ndarray, decisions: np.ndarray) -> tuple[Scores, np.ndarray]:
+    """The scores of decision values (rows, classes), the largest being chosen, and the confusion.
+
+    The confusion is (classes, classes): the rows of each class, by the class that was chosen.
+    """
+    count = decisions.shape[1]
+    pairs = codes.astype(np.int64) * count + decisions.argmax(axis=1)
+    confusion = np.bincount(pairs, minlength=count * count).reshape(count, count)
+    hits, actual, chosen = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
+    recalls = hits[actual > 0] / actual[actual > 0]
+    in_play = actual + chosen > 0
+    f1 = 2 * hits[in_play] / (actual + chosen)[in_play]
+    areas = [auc(np.where(codes == k, 1, -1), decisions[:, k]) for k in range(count)]
+    told = [area for area in areas if not np.isnan(area)]
+    scores = Scores(
+        accuracy=_ratio(int(hits.sum()), len(codes)),
+        balanced_accuracy=_ratio(float(recalls.sum()), len(recalls)),
+        f1=_ratio(float(f1.sum()), len(f1)),
+        auc=_ratio(sum(told), len(told)),
+    )
+    return scores, confusion
 
 
 def auc(signs: np.ndarray, decisions: np.ndarray) -> float:

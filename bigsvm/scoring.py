@@ -9,7 +9,7 @@ import numpy as np
 
 from bigsvm.errors import UserError
 from bigsvm.kernels import Block, Kernel, block_of, products
-from bigsvm.labels import Classes
+from bigsvm.labels import Classes, codes_of
 from bigsvm.model import Model
 from bigsvm.prefetch import prefetched
 from bigsvm.scaling import Scaling
@@ -32,19 +32,22 @@ class Trained(Protocol):
 
 
 class Piece(NamedTuple):
-    """Some consecutive rows of an input, with their signs where it has labels."""
+    """Some consecutive rows of an input, with the codes of their classes where it has labels."""
 
     start: int
     x: np.ndarray
-    signs: np.ndarray | None
+    codes: np.ndarray | None
 
 
 class Decided(NamedTuple):
-    """The decision values (model, row) of a piece."""
+    """The decision values of a piece: (models, rows), or (models, rows, classes) of more than two.
+
+    `codes` are those of its labels.
+    """
 
     start: int
     stop: int
-    signs: np.ndarray | None
+    codes: np.ndarray | None
     decisions: np.ndarray
 
 
@@ -58,30 +61,34 @@ class Scorer:
 
     def __init__(self, models: Iterable[Model]) -> None:
         known = np.empty(0, np.int64)
-        fresh_rows, weights = [], []
+        fresh_rows, weights, intercepts = [], [], []
         for model in models:
             self._kernel = Kernel(**model.kernel)
             fresh = ~np.isin(model.support_index, known)
             known = np.concatenate([known, model.support_index[fresh]])
             everything = bool(fresh.all())
             fresh_rows.append(model.support_vectors if everything else model.support_vectors[fresh])
-            weights.append((model.support_index, model.dual_coef))
+            weights.append((model.support_index, model.columns))
+            intercepts.append(model.shifts)
         order = np.argsort(known)
         if len(fresh_rows) == 1 and (np.diff(known) > 0).all():
             self._rows = fresh_rows[0]  # a large model alone: no copy
         else:
             self._rows = np.concatenate(fresh_rows)[order]
-        self._coef = np.zeros((len(known), len(weights)))
-        for column, (index, coef) in enumerate(weights):
-            self._coef[np.searchsorted(known, index, sorter=order), column] = coef
+        self._intercepts = np.concatenate(intercepts)
+        width = weights[0][1].shape[1]  # one, or the number of classes
+        self._coef = np.zeros((len(known), len(weights), width))
+        for place, (index, coef) in enumerate(weights):
+            self._coef[np.searchsorted(known, index, sorter=order), place] = coef
 
     def decisions(self, block: Block) -> np.ndarray:
-        """The decision values (model, row) of scaled rows."""
-        out = np.zeros((self._coef.shape[1], block.stop - block.start))
-        products(
-            self._kernel, block._replace(start=0, stop=out.shape[1]), self._rows, self._coef, out
-        )
-        return out
+        """The decision values of scaled rows; see `Decided`."""
+        known, models, width = self._coef.shape
+        rows = block.stop - block.start
+        coef = self._coef.reshape(known, models * width)
+        out = np.repeat(self._intercepts[:, None], rows, axis=1)
+        products(self._kernel, block._replace(start=0, stop=rows), self._rows, coef, out)
+        return out if width == 1 else out.reshape(models, width, rows).transpose(0, 2, 1)
 
 
 def decided(
@@ -100,26 +107,37 @@ def decided(
         Done to the rows first; None where they are scaled already.
     """
 
+    taken = ready(pieces, where, scaling)
+
     def following(_: None) -> tuple[np.ndarray | None, Block] | None:
-        piece = next(pieces, None)
-        if piece is None:
-            return None
-        x = scaling.apply(piece.x) if scaling else piece.x
-        _refuse_non_finite(x, piece, where)
-        return piece.signs, block_of(x, piece.start)
+        piece = next(taken, None)
+        return None if piece is None else (piece.codes, block_of(piece.x, piece.start))
 
     for found in prefetched(following, repeat(None)):
         if found is None:
             return
-        signs, block = found
+        codes, block = found
         decisions = scorer.decisions(block)
-        if not np.isfinite(decisions).all():
-            row = block.start + int(np.argwhere(~np.isfinite(decisions))[0, 1])
-            raise UserError(
-                f"{where}: the decision value of row {row} (counted from 0) is not finite; "
-                "is it as far out as no training row was?"
-            )
-        yield Decided(block.start, block.stop, signs, decisions)
+        refuse_infinite(decisions, block.start, where)
+        yield Decided(block.start, block.stop, codes, decisions)
+
+
+def ready(pieces: Iterator[Piece], where: str, scaling: Scaling | None) -> Iterator[Piece]:
+    """The pieces as a model takes them: scaled, and finite; see `decided`."""
+    for piece in pieces:
+        x = scaling.apply(piece.x) if scaling else piece.x
+        _refuse_non_finite(x, piece, where)
+        yield piece._replace(x=x)
+
+
+def refuse_infinite(decisions: np.ndarray, start: int, where: str) -> None:
+    """Refuse decision values (model, row), of rows from `start` on, that are not finite."""
+    if not np.isfinite(decisions).all():
+        row = start + int(np.argwhere(~np.isfinite(decisions))[0, 1])
+        raise UserError(
+            f"{where}: the decision value of row {row} (counted from 0) is not finite; "
+            "is it as far out as no training row was?"
+        )
 
 
 def pieces_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[Piece]:
@@ -129,7 +147,7 @@ def pieces_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[Piece]:
     for rows in prefetched(lambda span: dataset.read(*span), dataset.spans(), dataset.readers):
         stop = start + len(rows)
         digest.update(rows)
-        yield Piece(start, rows, dataset.signs(start, stop) if with_labels else None)
+        yield Piece(start, rows, dataset.codes(start, stop) if with_labels else None)
         start = stop
     if with_labels:  # they are part of the fingerprint
         dataset.check_written(digest)
@@ -153,9 +171,15 @@ def accuracy(model: Model, test: Spec) -> float:
     right = 0
     with open_test_set(test, model) as dataset:
         for piece in decided(Scorer([model]), pieces_of(dataset), dataset.path):
-            assert piece.signs is not None
-            right += int(np.count_nonzero((piece.decisions[0] >= 0) == (piece.signs > 0)))
+            assert piece.codes is not None
+            right += count_right(model, piece.decisions[0], piece.codes)
         return right / dataset.n
+
+
+def count_right(model: Model, decision: np.ndarray, codes: np.ndarray) -> int:
+    """How many rows have a decision value that stands for their class."""
+    chosen = codes_of(model.classes)[model.places_of(decision)]
+    return int(np.count_nonzero(chosen == codes))
 
 
 def _refuse_non_finite(x: np.ndarray, piece: Piece, where: str) -> None:

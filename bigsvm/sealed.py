@@ -43,18 +43,25 @@ def write_sealed(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[st
 
 
 def read_sealed(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read what `write_sealed` wrote; a damaged file, or one of another kind, is a UserError."""
+    """Read what `write_sealed` wrote; a damaged file, or one of another kind, is a UserError.
+
+    A file that cannot be read just now (too many are open, the share is away) is no damaged one:
+    that is an OSError.
+    """
     from safetensors import SafetensorError, safe_open
 
     if path.is_dir():
         raise UserError(f"{path}: is a folder; name a file in it, such as model.safetensors")
     try:
+        with path.open("rb") as file:  # safetensors would call each failure "no such file"
+            file.read(1)
+    except FileNotFoundError as missing:
+        raise UserError(f"{path}: there is no such file") from missing
+    try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
         described, checksum = metadata["about"], metadata["checksum"]
-    except FileNotFoundError as missing:
-        raise UserError(f"{path}: there is no such file") from missing
     except (
         SafetensorError,
         LookupError,
@@ -67,7 +74,18 @@ def read_sealed(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise UserError(f"{path}: is damaged, or not a file of bigsvm ({reason})") from problem
     if checksum != _checksum(described, arrays):
         raise UserError(f"{path}: is damaged, its checksum does not fit its content")
-    return arrays, json.loads(described)
+    return arrays, _described(path, described)
+
+
+def _described(path: Path, text: str) -> dict[str, Any]:
+    """The seal says that the text is whole, not who wrote it."""
+    try:
+        about = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise UserError(f"{path}: its description makes no sense ({problem})") from problem
+    if not isinstance(about, dict):
+        raise UserError(f"{path}: its description is no list of keys and values")
+    return about
 
 
 def _checksum(described: str, arrays: Mapping[str, np.ndarray]) -> str:

@@ -44,7 +44,7 @@ class Spill:
         for value, label in distinct(y, where).items():
             if label not in self._code_of:
                 if len(self.values) > np.iinfo(CODE).max:
-                    raise UserError(f"{where}: far more than two different labels; wrong column?")
+                    raise UserError(f"{where}: far too many different labels; wrong column?")
                 self._code_of[label] = len(self.values)
                 self.values.append(label)
             codes[y == value] = self._code_of[label]

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 
 from bigsvm.errors import UserError
-from bigsvm.labels import Classes, Label, choose_classes, distinct, same, to_signs
+from bigsvm.labels import (
+    REST,
+    Classes,
+    Label,
+    choose_classes,
+    codes_of,
+    distinct,
+    place_of,
+    to_codes,
+)
 from bigsvm.packed_chunks import packed_chunks_of
 from bigsvm.plain_rows import plain_rows_of
 from bigsvm.prefetch import prefetched
@@ -23,6 +32,8 @@ LABELS_AT_A_TIME = 2**20
 # Of so many rows or more, a single one is read by itself where the file allows it.
 _FEW = 50
 MAPPING_KEYS = ("path", "x", "y", "positive")
+# What a prepared store of more than two classes says of itself; those of two say nothing.
+VERSION, MANY_CLASSES = "bigsvm_format", "bigsvm store 2"
 
 
 def rows_of_about(size: int, d: int, itemsize: int = 4) -> int:
@@ -56,11 +67,10 @@ class Dataset:
         self._place = place
         self._x = x
         self._y = y
-        self._signs: np.ndarray | None = None
-        self._flip = False
+        self._labels: np.ndarray | None = None
         self._checksums: dict[tuple[int, int], int] = {}
         self._classes: Classes | None = None
-        self._prepared = prepared = "fingerprint" in about and "classes" in about
+        prepared = "fingerprint" in about and "classes" in about
         self.path = where
         self.n, self.d = (int(size) for size in x.shape)
         chunks = x.chunks or (rows_of_about(CHUNK_BYTES, self.d), self.d)
@@ -71,7 +81,7 @@ class Dataset:
         of_32_mib = 4 * CHUNK_BYTES // (4 * self.chunk_rows * self.d)
         self.readers = max(2, min(8, of_32_mib)) if place.remote else 2
         self._plain = None if place.remote else plain_rows_of(x)
-        self._packed = None if place.remote or hasattr(x, "id") else packed_chunks_of(x)
+        self._packed = None if place.remote else packed_chunks_of(x)
         self.recorded_fingerprint: str | None = about.get("fingerprint") if prepared else None
         self.feature_names: list[str] | None = about.get("feature_names")
         self.source: str = about.get("source", "")
@@ -79,15 +89,22 @@ class Dataset:
         self.prepare_options: dict[str, Any] = about.get("prepare") or {}
         scaling = about.get("scaling")
         self.scaling: Scaling | None = Scaling.from_json(scaling) if scaling else None
-        if prepared:
-            self._classes = (about["classes"][0], about["classes"][1])
+        # What is stored, and the codes that are made of it: see `_find_classes`.
+        self._stored: Classes | None = _stored_classes(about, where) if prepared else None
+        self._made_of_stored: np.ndarray | None = None
+        self._classes = self._stored
 
     @property
     def classes(self) -> Classes:
-        """The original labels of -1 and of +1."""
+        """The original labels: of -1 and of +1, or where there are more, of 0, 1, 2, ..."""
         if self._classes is None:
             raise UserError(f"{self.path}: was opened without labels")
         return self._classes
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether it was opened with labels."""
+        return self._y is not None
 
     @property
     def n_features(self) -> int:
@@ -129,36 +146,69 @@ class Dataset:
         """From now on, `read` of this very span must give these rows."""
         self._checksums[start, stop] = _checksum(rows)
 
-    def labels(self) -> np.ndarray:
-        """All labels as (n,) int8 in {-1, +1}; the array is shared, so it is read-only."""
-        if self._signs is None:
-            parts = [self.signs(start, stop) for start, stop in self._label_spans()]
-            self._signs = np.concatenate(parts)
-            self._signs.setflags(write=False)
-        return self._signs
+    @property
+    def remembered(self) -> dict[tuple[int, int], int]:
+        """Checksums of the spans that `remember` was told, for another process to `expect`."""
+        return dict(self._checksums)
 
-    def signs(self, start: int, stop: int) -> np.ndarray:
-        """The labels of rows start to stop as int8 in {-1, +1}, read now and not kept."""
+    def expect(self, remembered: Mapping[tuple[int, int], int]) -> None:
+        """Hold `read` to what another process has seen here."""
+        self._checksums.update(remembered)
+
+    def labels(self) -> np.ndarray:
+        """All labels as (n,) codes: -1 and +1 (int8), or of more than two classes 0, 1, 2, ...
+
+        The array is shared, so it is read-only.
+        """
+        if self._labels is None:
+            parts = [self.codes(start, stop) for start, stop in self._label_spans()]
+            self._labels = np.concatenate(parts)
+            self._labels.setflags(write=False)
+        return self._labels
+
+    def codes(self, start: int, stop: int) -> np.ndarray:
+        """The codes of the classes of rows start to stop, read now and not kept."""
         if self._y is None:
             raise UserError(f"{self.path}: was opened without labels")
+        if self._stored is None:
+            found = _read_labels(self._y, start, stop, self.path)
+            return to_codes(found, self.classes, self.path)
+        codes = self._stored_codes(start, stop)
+        if self._made_of_stored is None:
+            return codes
+        return self._made_of_stored[np.searchsorted(codes_of(self._stored), codes)]
+
+    def _stored_codes(self, start: int, stop: int) -> np.ndarray:
+        """As `prepare` wrote them."""
+        assert self._stored is not None
+        known = codes_of(self._stored)
         found = _read_labels(self._y, start, stop, self.path)
-        if not self._prepared:
-            return to_signs(found, self.classes, self.path)
-        signs = np.asarray(found, dtype=np.int8)
-        if wrong := np.flatnonzero(np.abs(signs) != 1).tolist():
+        codes = np.asarray(found, dtype=known.dtype)
+        if wrong := np.flatnonzero(~np.isin(found, known)).tolist():
+            what = "neither -1 nor +1" if len(known) == 2 else f"not from 0 to {known[-1]}"
             raise UserError(
-                f"{self.path}: label {signs[wrong[0]]} in row {start + wrong[0]} (counted from 0) "
-                "is neither -1 nor +1; the store is damaged, make it again"
+                f"{self.path}: label {found[wrong[0]]} in row {start + wrong[0]} (counted from 0) "
+                f"is {what}; the store is damaged, make it again"
             )
-        return -signs if self._flip else signs
+        return codes
+
+    def numbers(self, name: str) -> np.ndarray:
+        """All of the array `name` beside the rows, (n,) numbers: weights, for instance."""
+        found = array(self._place, name)
+        if tuple(found.shape) not in ((self.n,), (self.n, 1)) or found.dtype.kind not in "fiub":
+            raise UserError(
+                f"{self._place.path}: {name} holds {found.dtype} of shape {tuple(found.shape)}; a "
+                f"number for each of the {self.n} rows is needed"
+            )
+        with damage_named(f"{self._place.path}, {name}"):
+            return np.asarray(found[:]).reshape(-1)
 
     def check_written(self, digest: Any) -> None:
         """Refuse rows that are not those once written; `digest` has been fed all of them."""
         if self.recorded_fingerprint is None:
             return
         for start, stop in self._label_spans():
-            signs = self.signs(start, stop)
-            digest.update(-signs if self._flip else signs)
+            digest.update(self._stored_codes(start, stop))
         if digest.hexdigest() != self.recorded_fingerprint:
             raise UserError(
                 f"{self.path}: its content is not what was written (fingerprint "
@@ -192,6 +242,9 @@ class Dataset:
                 if self._plain.pick(wanted, picked):
                     rows[places] = picked
                     return
+            chunk = first // self.chunk_rows * self.chunk_rows
+            if (whole := (chunk, min(chunk + self.chunk_rows, self.n))) in self._checksums:
+                first, stop = whole  # which can be checked
             rows[places] = self.read(first, stop)[wanted - first]
 
         for _ in prefetched(pick, spans, self.readers):
@@ -215,28 +268,37 @@ class Dataset:
         self.close()
 
     def _find_classes(self, positive: Label | None, classes: Classes | None) -> None:
-        """Settle which original label is which sign."""
-        if self._classes is not None:
+        """Settle which original label has which code."""
+        if self._stored is not None:
             if positive is not None and classes is None:
-                classes = choose_classes(self._classes, positive, self.path)
-            if classes is None or all(map(same, self._classes, classes)):
-                return
-            if not all(map(same, self._classes, reversed(classes))):
-                raise UserError(
-                    f"{self.path}: its classes {self._classes} are not {classes}, those of the "
-                    "model; choose data with the same two classes"
-                )
-            self._classes, self._flip = classes, True
+                classes = choose_classes(self._stored, positive, self.path)
+            if classes is not None:
+                self._classes = classes
+                self._made_of_stored = self._codes_made_of_stored(classes)
             return
         if classes is None:
             values: set[Label] = set()
             for start, stop in self._label_spans():
                 part = _read_labels(self._y, start, stop, self.path)
                 values.update(distinct(part, self.path).values())
-            classes = choose_classes(values, positive, self.path)
+            classes = choose_classes(values, positive, self.path, self.n)
         self._classes = classes
         for start, stop in self._label_spans():
-            self.signs(start, stop)  # a label of neither class is better known now
+            self.codes(start, stop)  # a label of no class is better known now
+
+    def _codes_made_of_stored(self, classes: Classes) -> np.ndarray:
+        """The code among `classes` of each class that is stored."""
+        assert self._stored is not None
+        try:
+            if REST in self._stored and set(self._stored) != set(classes):
+                raise UserError("nobody knows what is in that rest")
+            places = [place_of(label, classes, self.path) for label in self._stored]
+        except UserError as stranger:
+            raise UserError(
+                f"{self.path}: its classes {self._stored} are not {classes}, those of the "
+                "model; choose data with the same classes"
+            ) from stranger
+        return codes_of(classes)[places]
 
     def _label_spans(self) -> Iterator[tuple[int, int]]:
         for start in range(0, self.n, LABELS_AT_A_TIME):
@@ -260,10 +322,15 @@ def open_dataset(
         ``{path: mine.h5, x: features, y: labels, positive: 1}``.
     part : str
         The sub-group to use where the opened group has no arrays itself.
-    classes : (label of -1, label of +1), optional
+    classes : tuple of labels, optional
         Map labels to these (a test set to the classes of a model) instead of finding them.
     with_labels : bool
         Without, `y` need not exist and only the rows can be read.
+
+    Returns
+    -------
+    Dataset
+        To be closed again, or used in a `with` block.
     """
     options: dict[str, Any] = dict(spec) if isinstance(spec, Mapping) else {"path": spec}
     for key in options:
@@ -323,8 +390,25 @@ def fingerprint(dataset: Dataset) -> str:
     return digest.hexdigest()
 
 
+def part_for_testing(spec: Mapping[str, Any]) -> str:
+    """The part of a store to predict where none is named: test, or else train."""
+    with damage_named(str(spec["path"])):
+        place = open_place(spec["path"])
+        try:
+            return "test" if "test" in place.group else "train"
+        finally:
+            place.close()
+
+
 def _digest_of_rows(dataset: Dataset) -> Any:
     digest = begin_fingerprint(dataset.n, dataset.d)
+    for rows in checked_rows(dataset):
+        digest.update(rows)
+    return digest
+
+
+def checked_rows(dataset: Dataset) -> Iterator[np.ndarray]:
+    """All rows, a chunk at a time, if they are finite; read again, they must be the same."""
     start = 0
     for rows in prefetched(lambda span: dataset.read(*span), dataset.spans(), dataset.readers):
         finite = np.isfinite(rows)
@@ -337,10 +421,9 @@ def _digest_of_rows(dataset: Dataset) -> Any:
                 f"{dataset.path}: the value in row {start + row}, column {column} (counted from 0) "
                 f"{what}"
             )
-        digest.update(rows)
         dataset.remember(start, start + len(rows), rows)
+        yield rows
         start += len(rows)
-    return digest
 
 
 def verified_fingerprint(dataset: Dataset) -> str:
@@ -351,8 +434,22 @@ def verified_fingerprint(dataset: Dataset) -> str:
     return digest.hexdigest()
 
 
+def _stored_classes(about: Mapping[str, Any], where: str) -> Classes:
+    """The classes of a prepared store."""
+    classes = tuple(about["classes"])
+    if len(classes) < 2:
+        raise ValueError(f"classes {classes}")
+    version = about.get(VERSION)
+    if version != (MANY_CLASSES if len(classes) > 2 else None):
+        raise UserError(
+            f"{where}: is {version!r}, of another version of bigsvm; use it with that one, or make "
+            "it again"
+        )
+    return classes
+
+
 def begin_fingerprint(n: int, d: int) -> Any:
-    """The hash to be fed all float32 rows in order, then all int8 labels."""
+    """The hash to be fed all float32 rows in order, then the codes of all labels."""
     return hashlib.sha256(f"bigsvm data {n} {d}\n".encode())
 
 

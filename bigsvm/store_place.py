@@ -127,6 +127,7 @@ def _what_it_has(place: Place) -> str:
 
 
 def array(place: Place, name: str) -> Any:
+    """The array `name` in a group."""
     with suppress(KeyError):
         found = place.group[name]
         if hasattr(found, "shape"):
@@ -172,4 +173,5 @@ def damage_named(where: str) -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
+    """What an error says, in one line."""
     return " ".join(str(error).split())

@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
-from typing import Protocol
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,18 +11,20 @@ from bigsvm.checkpoint import Checkpoints
 from bigsvm.config import RunConfig, SolverConfig
 from bigsvm.display import Display, Report
 from bigsvm.memory import resident_set
-from bigsvm.model import ModelFactory
+from bigsvm.model import Model, ModelFactory
 from bigsvm.run_dir import RunDir
+from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.state import State
+from bigsvm.solvers.reweight import Reweighting
 
 REPORT_SECONDS = 0.5
+Iterate = Any  # a `State`, or where there are more than two classes their `ClassStates`
 
 
 class Schedule(Protocol):
     """Carries out an algorithm."""
 
-    def run(self, state: State, pause: Callable[[int], int]) -> Iterator[State]:
+    def run(self, state: Any, pause: Callable[[int], int]) -> Iterator[Any]:
         """Take steps until the gap is closed.
 
         Yields the iterate as it is now: at the iteration ``pause(iteration)`` names as the next,
@@ -38,14 +40,14 @@ class Outcome:
     Attributes
     ----------
     status : {"converged", "max_iterations", "time_limit", "interrupted"}
-    final : State
+    final : State or ClassStates
         The last iterate, its gradient recomputed from alpha alone.
     true_gap : float or None
         The gap under that gradient; None where there was no time for that.
     """
 
     status: str
-    final: State
+    final: Iterate
     true_gap: float | None = None
 
 
@@ -53,9 +55,9 @@ class Outcome:
 class Training:
     """One run, from its first or any later start to its end."""
 
-    problem: Problem
+    problem: Problem | OneVsRest
     schedule: Schedule
-    state: State
+    state: Iterate
     solver: SolverConfig
     saving: RunConfig
     run_dir: RunDir
@@ -65,6 +67,7 @@ class Training:
     interrupted: Callable[[], bool]
     seconds_before: float = 0.0
     began: float = field(default_factory=time.monotonic)
+    reweighting: Reweighting | None = None
 
     def __post_init__(self) -> None:
         self._reported = self._saved = time.monotonic()
@@ -83,27 +86,22 @@ class Training:
             in_a_hurry = status == "time_limit" and self._time_to_verify.too_long
             if status == "interrupted" or in_a_hurry:
                 return Outcome(status, self.state)
-            if final is not self.state:
-                final = self._caught_up(final)
-            if final.drift is None:
-                gradient = self.problem.gradient(final.alpha)
-                difference = np.subtract(gradient, final.gradient)
-                drift = float(max(difference.max(), -difference.min()))
-                final = replace(final, gradient=gradient, drift=drift)
-            true_gap, may_end = self.problem.stop_test(final, final.gradient)
-            if status != "converged" or may_end:
-                return Outcome(status, final, true_gap)
-            self.state.gradient = final.gradient  # the running gradient had drifted: go on
+            verified = self.problem.verified(self.state, final)
+            if status == "converged" and verified.may_end and self._next_round(verified.final):
+                continue
+            if status != "converged" or verified.may_end:
+                return Outcome(status, verified.final, verified.gap)
+            self.state.correct(verified.final)  # and go on
 
-    def _loop(self) -> tuple[str, State]:
-        if self.state.iteration >= self.solver.max_iterations:
+    def _loop(self) -> tuple[str, Iterate]:
+        if self.state.reached(self.solver.max_iterations):
             return "max_iterations", self.state
         snapshot_at = self._next_snapshot(self.state.iteration)
         for now in self.schedule.run(self.state, self._next_pause):
             if now.iteration == snapshot_at:
-                self.make_model(now).save(self.run_dir.snapshot_path(now.iteration))
+                self.model_at(now).save(self.run_dir.snapshot_path(now.iteration))
                 snapshot_at = self._next_snapshot(now.iteration)
-            if now.iteration >= self.solver.max_iterations:
+            if now.reached(self.solver.max_iterations):
                 return "max_iterations", now
             clock = time.monotonic()
             if clock - self._reported >= REPORT_SECONDS:
@@ -112,9 +110,23 @@ class Training:
                 self._checkpoint()
             if self.interrupted():
                 return "interrupted", now
-            if self._time_is_up(clock):
+            if self._time_is_up(clock, now):
                 return "time_limit", now
         return "converged", self.state
+
+    def model_at(self, state: Iterate) -> Model:
+        """The model at an iterate of this round."""
+        return self.make_model(state, self.problem)
+
+    def _next_round(self, solved: Iterate) -> bool:
+        """Go on to the next round of a re-weighted SVM, if there is one."""
+        if self.reweighting is None or solved.round >= self.reweighting.rounds:
+            return False
+        assert isinstance(self.problem, Problem)
+        self.state = self.reweighting.next_round(self.problem, solved)
+        self.display.say(f"round {self.state.round} begins at iteration {solved.iteration:,}")
+        self._checkpoint()
+        return True
 
     def _next_snapshot(self, iteration: int) -> int:
         every = self.saving.snapshot_every
@@ -126,13 +138,6 @@ class Training:
         if self.saving.checkpoint_every is not None:
             stops.append(self._saved_iteration + self.saving.checkpoint_every)
         return min((stop for stop in stops if stop > iteration), default=2**62)
-
-    def _caught_up(self, ahead: State) -> State:
-        """A state ahead of `self.state`, with the gradient that belongs to it."""
-        change = ahead.alpha - self.state.alpha
-        moved = np.flatnonzero(change)
-        update = self.problem.gradient_change(moved, change[moved])
-        return replace(ahead, gradient=self.state.gradient + update)
 
     @property
     def seconds(self) -> float:
@@ -170,11 +175,11 @@ class Training:
         self._saved = time.monotonic()
         self._saved_iteration = self.state.iteration
 
-    def _time_is_up(self, now: float) -> bool:
+    def _time_is_up(self, clock: float, now: Iterate) -> bool:
         limit = self.solver.time_limit
         if limit is None:
             return False
-        return now - self.began + self._time_to_verify.seconds(self.state) >= limit
+        return clock - self.began + self._time_to_verify.seconds(now) >= limit
 
 
 class VerificationTime:
@@ -184,7 +189,7 @@ class VerificationTime:
     apart.
     """
 
-    def __init__(self, problem: Problem, time_limit: float | None) -> None:
+    def __init__(self, problem: Problem | OneVsRest, time_limit: float | None) -> None:
         self.too_long = False
         if time_limit is None:
             return
@@ -193,13 +198,13 @@ class VerificationTime:
         seconds = []
         for count in (6, 96):
             begin = time.monotonic()
-            problem.backend.matvec(rows[:count], np.zeros(count))
+            problem.backend.matvec(rows[:count], np.zeros((count, problem.n_sums)))
             seconds.append(time.monotonic() - begin)
         self._a_row = max(0.0, (seconds[1] - seconds[0]) / 90)
         self._the_data = seconds[0]
         self._counted_at, self._rows = -1, 0
 
-    def seconds(self, state: State) -> float:
+    def seconds(self, state: Iterate) -> float:
         """The time to leave for the end; little where even half of the limit would not do."""
         if state.iteration >= self._counted_at + 100:
             self._counted_at, self._rows = state.iteration, state.n_support

@@ -23,7 +23,8 @@ def best_of(repeat: int, *calls: Callable[[], object]) -> list[float]:
         call()
     for _ in range(repeat):
         for i, call in enumerate(calls):
-            call()  # wakes its own threads, while those of the one before fall asleep
+            time.sleep(0.1)  # numpy's threads and ours go on spinning, and would hold a core
+            call()
             begin = time.perf_counter()
             call()
             shortest[i] = min(shortest[i], time.perf_counter() - begin)

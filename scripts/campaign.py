@@ -3,10 +3,13 @@
     python scripts/campaign.py --minutes 30
 
 Draws some problems (data, algorithm, kernel, schedule), trains each of them undisturbed, and then
-again and again: with another form of the data, another interval of checkpoints, and one or two
-attacks at random moments. Afterwards the same command finishes the run. A deviation is a model,
-snapshot or summary that differs from the undisturbed run's, an iteration lost that was saved, a
-traceback, a wrong exit code, a hang, or a temporary file left over.
+again and again: with another form of the data, another interval of checkpoints, by itself, with
+workers of its own or on a Dask cluster, and with one or two attacks at random moments. Afterwards
+the same command finishes the run. A deviation is a model, snapshot or summary that differs from
+the undisturbed run's, an iteration lost that was saved, a traceback, a wrong exit code, a hang, or
+a temporary file or a process left over.
+
+    python scripts/campaign.py --minutes 99 --runs 500 --tally tally.json     goes on with a former
 
 Needs Linux; the attacks on a small disk need the right to mount one, and are left out otherwise.
 """
@@ -16,12 +19,12 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -35,7 +38,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 os.environ["NUMBA_NUM_THREADS"] = "1"
 
-from campaign_attacks import ATTACKS, ON_A_SMALL_DISK, Trial, copy, small_disk  # noqa: E402
+from campaign_attacks import ON_A_SMALL_DISK, attacks_on, small_disk  # noqa: E402
+from campaign_clusters import CLUSTERS  # noqa: E402
+from campaign_damage import copy  # noqa: E402
+from campaign_tally import Tally  # noqa: E402
+from campaign_trial import OTHER_RESULT, Trial  # noqa: E402
 
 from bigsvm.prepare import prepare  # noqa: E402
 from bigsvm.prepare_options import PrepareOptions  # noqa: E402
@@ -46,12 +53,20 @@ KERNELS: list[dict[str, Any]] = [
     {"name": "linear"},
     {"name": "poly", "degree": 2, "gamma": 0.5, "coef0": 1},
 ]
-# Who computes; the result is to be the same. A backend of more than one process adds its own
-# attacks (a worker killed) to ATTACKS.
-CLUSTERS: list[dict[str, Any]] = [{"kind": "none"}]
+# How often each computes, where an attack leaves the choice.
+SHARES = {"none": 8, "local": 1, "outside": 1}
+# How a training is started: as users do, and in a way that leaves the data on the disk, to be read
+# again in every pass, though it would fit in memory.
+IN_MEMORY = ["-m", "bigsvm.train"]
+STREAMED = [
+    "-c",
+    "import sys; from bigsvm import cli, memory, train; plan = memory.plan_memory; "
+    "memory.plan_memory = lambda *p, **k: memory.MemoryPlan(0, plan(*p, **k).solver); "
+    "sys.exit(cli.run(train.main))",
+]
 # Forms of one and the same data.
 FORMS = {"one chunk.zarr": 10_000, "small chunks.zarr": 64, "chunks.h5": 100}
-TIMES = ("train_seconds", "peak_rss_bytes")
+TIMES = ("train_seconds", "peak_rss_bytes", "overhead_seconds_a_pass")
 
 
 @dataclass
@@ -66,48 +81,28 @@ class Problem:
         return f"{self.data}, {self.settings['model']}, {self.settings['solver']['schedule']}"
 
 
-@dataclass
-class Tally:
-    """What was done, and what came of it."""
+@dataclass(frozen=True)
+class Plan:
+    """Who computes in one run, and what is done to it."""
 
-    runs: int = 0
-    starts: int = 0
-    resumes: int = 0
-    attacks: Counter[str] = field(default_factory=Counter)
-    deviating: Counter[str] = field(default_factory=Counter)
-    deviations: list[str] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def add(self, number: int, problem: Problem, names: list[str], trial: Trial) -> None:
-        with self.lock:
-            self.runs += 1
-            self.starts += trial.starts
-            self.resumes += trial.resumes
-            self.attacks.update(names)
-            if trial.deviations:
-                self.deviating.update(names)
-                about = f"run {number} ({problem}; {', '.join(names)})"
-                self.deviations += [f"{about}: {what}" for what in trial.deviations]
-
-    def __str__(self) -> str:
-        lines = [f"{'attack':<30}{'times':>8}{'in runs that deviated':>24}"]
-        for name, times in sorted(self.attacks.items()):
-            lines.append(f"{name:<30}{times:>8,}{self.deviating[name]:>24,}")
-        lines += [f"  {deviation}" for deviation in self.deviations]
-        lines.append(
-            f"{self.runs:,} attacked runs, {self.attacks.total():,} attacks, "
-            f"{self.starts:,} starts, {self.resumes:,} resumes, {len(self.deviations)} deviations"
-        )
-        return "\n".join(lines)
+    cluster: str
+    names: list[str]
 
 
 class Campaign:
     """Problems, and the folder in which they are tried."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, tally: Tally, only: list[str]) -> None:
         self.folder = folder
         self.seed = seed
-        self.tally = Tally()
+        self.tally = tally
+        with small_disk(folder / "disk") as disk:
+            left_out = set() if disk else ON_A_SMALL_DISK.keys()
+        self._kinds = {cluster: attacks_on(cluster).keys() - left_out for cluster in CLUSTERS}
+        if only:
+            self._kinds = {cluster: kinds & set(only) for cluster, kinds in self._kinds.items()}
+        if not any(self._kinds.values()):
+            sys.exit(f"--attack: none of {', '.join(only)} can be tried here")
 
     def make_data(self) -> list[str]:
         """Made-up and real data, small, in several forms; the names of the data sets."""
@@ -140,49 +135,68 @@ class Campaign:
         }
         problem = Problem(data, {"model": model, "solver": solver})
         run_dir = Path(tempfile.mkdtemp(dir=self.folder)) / "undisturbed"
-        config = self._config(problem, self.folder / data / "one chunk.zarr", {}, run_dir)
+        store = self.folder / data / "one chunk.zarr"
+        config = self._config(problem, store, {}, {"kind": "none"}, run_dir)
         run_well("bigsvm.train", str(config), "--run-dir", str(run_dir))
         problem.expected = result_of(run_dir)
         return problem
 
+    def plan(self, number: int, chance: random.Random) -> Plan:
+        """Each attack in its turn, and sometimes one more."""
+        kinds = sorted(set().union(*self._kinds.values()))
+        first = kinds[number % len(kinds)]
+        clusters = [cluster for cluster in CLUSTERS if first in self._kinds[cluster]]
+        cluster = chance.choices(clusters, [SHARES[cluster] for cluster in clusters])[0]
+        more = chance.choices(sorted(self._kinds[cluster]), k=chance.choice([0, 0, 1]))
+        return Plan(cluster, [first, *more])
+
     def attack(self, number: int, problem: Problem) -> None:
         """One run: attacked, finished, compared."""
         chance = random.Random(f"{self.seed} {number}")
+        plan = self.plan(number, chance)
         with ExitStack() as stack:
             folder = Path(tempfile.mkdtemp(dir=self.folder))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            disk = stack.enter_context(small_disk(folder / "disk"))
-            attacks = ATTACKS | (ON_A_SMALL_DISK if disk else {})
-            kinds = sorted(attacks)
-            names = [kinds[number % len(kinds)]]  # each in its turn, and sometimes one more
-            names += chance.choices(kinds, k=chance.choice([0, 0, 1]))
-            on_disk = disk is not None and bool(ON_A_SMALL_DISK.keys() & set(names))
-            run_dir = (disk if on_disk and disk else folder) / "run"
+            run_dir = folder / "run"
+            if ON_A_SMALL_DISK.keys() & set(plan.names):
+                disk = stack.enter_context(small_disk(folder / "disk"))
+                assert disk is not None
+                run_dir = disk / "run"
             form = chance.choice(sorted(FORMS))
             copy(self.folder / problem.data / form, folder / form)
             saving = {
                 "checkpoint_every": chance.choice([5, 20, 60, 200]),
                 "keep_checkpoints": chance.choice([1, 2, 3]),
             }
-            config = self._config(problem, folder / form, saving, folder)
-            command = [sys.executable, "-m", "bigsvm.train", str(config), "--run-dir", str(run_dir)]
+            cluster = CLUSTERS[plan.cluster](folder / "cluster")
+            stack.callback(cluster.close)
+            config = self._config(problem, folder / form, saving, cluster.settings, folder)
+            way = chance.choice([IN_MEMORY, STREAMED])
+            command = [sys.executable, *way, str(config), "--run-dir", str(run_dir)]
             iterations = problem.expected["summary"]["iterations"]
-            trial = Trial(command, run_dir, folder / form, folder, iterations, chance)
-            for name in names:
-                attacks[name](trial)
+            trial = Trial(command, run_dir, folder / form, folder, iterations, cluster, chance)
+            for name in plan.names:
+                attacks_on(plan.cluster)[name](trial)
             if trial.end(trial.start(), 0) == 0:
-                trial.deviations += differences(problem.expected, result_of(run_dir))
-                trial.deviations += [f"{path.name}: left over" for path in run_dir.rglob(".*")]
-        self.tally.add(number, problem, names, trial)
+                for difference in differences(problem.expected, result_of(run_dir)):
+                    trial.deviates(OTHER_RESULT, difference)
+                trial.check_nothing_left()
+        self.tally.add(number, str(problem), plan.cluster, plan.names, trial)
 
-    def _config(self, problem: Problem, store: Path, saving: dict[str, Any], beside: Path) -> Path:
-        chance = random.Random(f"{self.seed} {beside}")
+    def _config(
+        self,
+        problem: Problem,
+        store: Path,
+        saving: dict[str, Any],
+        cluster: dict[str, Any],
+        beside: Path,
+    ) -> Path:
         config = beside.parent / f"{beside.name}.yaml"
         values = {
             "data": {"train": str(store)},
             **problem.settings,
             "run": {"snapshot_every": 200, **saving},
-            "cluster": chance.choice(CLUSTERS),
+            "cluster": cluster,
         }
         config.write_text(json.dumps(values))  # JSON is YAML
         return config
@@ -223,8 +237,11 @@ def parse_arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--minutes", type=float, default=10.0, metavar="M", help="begin no run later (default 10)")
     add("--runs", type=int, default=10**9, metavar="N", help="nor more of them than this")
+    add("--tally", type=Path, metavar="FILE", help="keep the counts there, and go on with them")
     add("--seed", type=int, default=0, metavar="S", help="of problems and attacks (default 0)")
     add("--problems", type=int, default=20, metavar="P", help="how many to draw (default 20)")
+    add("--attack", action="append", default=[], metavar="NAME", help="try this one only; "
+        "repeatable")  # fmt: skip
     add("--jobs", type=int, default=os.cpu_count(), metavar="J", help="runs at a time")
     return parser.parse_args()
 
@@ -234,18 +251,23 @@ def main() -> int:
     arguments = parse_arguments()
     chance = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory(prefix="campaign-") as folder:
-        campaign = Campaign(Path(folder), arguments.seed)
+        tally = Tally(arguments.tally)
+        campaign = Campaign(Path(folder), arguments.seed, tally, arguments.attack)
         names = campaign.make_data()
         drawn = [names[k % len(names)] for k in range(arguments.problems)]
         with ThreadPoolExecutor(arguments.jobs) as pool:
             seeds = [random.Random(chance.random()) for _ in drawn]
             problems = list(pool.map(campaign.draw_problem, drawn, seeds))
         deadline = time.monotonic() + 60 * arguments.minutes
-        numbers = iter(range(1, arguments.runs + 1))
-        taking = threading.Lock()
+        counts = campaign.tally.counts
+        most = arguments.runs - counts["runs"]
+        numbers = iter(range(counts["last"] + 1, counts["last"] + most + 1))
+        taking, ending = threading.Lock(), threading.Event()
+        # The runs at work come to their end, and what they have started and mounted goes.
+        signal.signal(signal.SIGTERM, lambda *_: ending.set())
 
         def work() -> None:
-            while time.monotonic() < deadline:
+            while time.monotonic() < deadline and not ending.is_set():
                 with taking:
                     number = next(numbers, None)
                 if number is None:
@@ -256,7 +278,7 @@ def main() -> int:
             for worker in [pool.submit(work) for _ in range(arguments.jobs)]:
                 worker.result()
     print(campaign.tally)
-    return 1 if campaign.tally.deviations or not campaign.tally.runs else 0
+    return 1 if campaign.tally.deviations or not campaign.tally.counts["runs"] else 0
 
 
 if __name__ == "__main__":

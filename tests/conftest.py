@@ -4,11 +4,10 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from trainings import EVERY, ROWS, TOLERANCE, Train, command, environment, summary
+from trainings import EVERY, ROWS, TOLERANCE, Train, command, environment, summary, trainer
 
 from bigsvm.prepare import prepare
 from bigsvm.prepare_options import PrepareOptions
@@ -54,21 +53,7 @@ def config(stores: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="session")
 def train(config: Path) -> Train:
-    """Train to the end, and expect a certain exit code."""
-
-    def train(run_dir: Path, *arguments: str, code: int = 0) -> Any:
-        done = subprocess.run(
-            command(config, run_dir, *arguments),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env=environment(),
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        assert done.returncode == code, done.stderr
-        return done
-
-    return train
+    return trainer(config)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from bigsvm.checkpoint import Checkpoints
 from bigsvm.errors import UserError
-from bigsvm.sealed import write_sealed
+from bigsvm.sealed import read_sealed, write_sealed
 from bigsvm.solvers.state import State
 
 IDENTITY = {"data": "abc", "rows": 9, "C": 1.0, "kernel": {"name": "rbf", "gamma": 0.5}}
@@ -164,3 +164,33 @@ def test_leftovers_are_swept(folder: Path) -> None:
     leftover.write_bytes(b"half")
     checkpoints(folder).latest()
     assert names(folder) == [path_of(folder, 1).name]
+
+
+@pytest.mark.parametrize(
+    "array, other",
+    [
+        ("alpha", np.zeros(8)),
+        ("gradient", np.zeros(9, np.float32)),
+        ("role", np.zeros(9, np.int64)),
+        ("role", np.zeros((9, 1), np.int8)),
+    ],
+)
+def test_arrays_that_compiled_code_would_run_over_are_refused(
+    folder: Path, array: str, other: np.ndarray
+) -> None:
+    checkpoints(folder).save(state_at(5), 0.0)
+    arrays, about = read_sealed(path_of(folder, 5))
+    write_sealed(path_of(folder, 5), arrays | {array: other}, about)
+    with pytest.raises(UserError, match=f"{array} is not 9 times"):
+        checkpoints(folder).latest()
+
+
+def test_the_newest_beyond_ten_digits(folder: Path) -> None:
+    for iteration in (9_999_999_999, 10_000_000_001):
+        state = state_at(1)
+        state.iteration = iteration
+        checkpoints(folder).save(state, 0.0)
+    saved = checkpoints(folder).latest()
+    assert saved is not None
+    assert saved.state.iteration == 10_000_000_001
+    assert len(names(folder)) == 2

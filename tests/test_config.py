@@ -205,6 +205,15 @@ def test_a_long_value_is_not_shown_whole(mistake: Any) -> None:
     mistake(GOOD, f"model.C={list(range(2000))}")
 
 
+def test_lists_that_no_memory_could_hold_as_text(mistake: Any) -> None:
+    levels = ["&a0 [x, x, x, x, x, x, x, x, x, x]"]
+    levels += [f"&a{k} [{', '.join([f'*a{k - 1}'] * 10)}]" for k in range(1, 30)]
+    bomb = f"[{', '.join(levels)}]"
+    assert "model.C" in mistake(GOOD.replace("C: 2", f"C: {bomb}"))
+    assert "data.train" in mistake(GOOD.replace("my.zarr", bomb))
+    assert "unknown key 'bomb'" in mistake(f"{GOOD}bomb: {bomb}\n")
+
+
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none\.yaml: cannot be read"):
         load_config(tmp_path / "none.yaml")

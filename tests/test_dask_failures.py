@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -173,6 +174,29 @@ def test_interrupted_on_a_local_cluster(
     assert 0 < newest_checkpoint(run_dir) == summary(run_dir)["iterations"]
     train(run_dir, *settings)
     assert_same_models(run_dir, alone["block"])
+
+
+@pytest.mark.parametrize("deaths, code", [(1, 0), (10**6, 1)])
+def test_workers_that_die_as_they_start(
+    deaths: int, code: int, start: Start, alone: dict[str, Path], tmp_path: Path
+) -> None:
+    settings = (*BLOCK, "cluster.kind=local", "cluster.workers=1")
+    process = start(tmp_path / "run", *settings)
+    while process.poll() is None and deaths:
+        with suppress(psutil.Error):
+            for worker in psutil.Process(process.pid).children():
+                if any("spawn_main" in word for word in worker.cmdline()):
+                    worker.kill()
+                    worker.wait()
+                    deaths -= 1
+        time.sleep(0.01)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == code, said
+    assert "Traceback" not in said
+    if code:
+        assert "cluster of this machine: its workers do not start" in said.splitlines()[-1]
+    else:
+        assert_same_models(tmp_path / "run", alone["block"])
 
 
 def test_interrupted_while_waiting_for_workers(

@@ -2,24 +2,29 @@
 
 import datetime
 import ipaddress
+import json
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from clusters import Processes, until
 from distributed import Security
 from trainings import REPOSITORY, Train, final, one_line, summary
 
+from bigsvm import cluster
+from bigsvm.backends import worker
 from bigsvm.backends.dask import DaskBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.cluster import connected
 from bigsvm.config import ClusterConfig
 from bigsvm.errors import UserError
 from bigsvm.kernels import Kernel
-from bigsvm.store import open_dataset
+from bigsvm.store import open_dataset, verified_fingerprint
 
 KERNEL = Kernel("rbf", 0.5)
 
@@ -129,6 +134,29 @@ def test_an_unfit_worker_that_comes_later_is_left_out(
             processes.kill(processes.workers[name])
 
 
+@pytest.mark.parametrize("start, stop", [(1000, 3000), (16, 2992)])  # cut as chunks are, and not
+def test_a_worker_takes_no_other_rows_than_the_trainer_saw(
+    start: int, stop: int, stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_kept", None)
+    path = tmp_path / "store.zarr"
+    shutil.copytree(stores["chunks of 1000"], path)
+    with open_dataset(path) as dataset:
+        verified_fingerprint(dataset)
+        seen, rows = worker.look(path), dataset.read(0, 3)
+    stretch = worker.Stretch(path, seen, dataset.remembered, KERNEL, start, stop, 2**30, 1)
+    _, sums = worker.matvec(stretch, rows, np.ones(3))
+    with open_dataset(path) as dataset:
+        expected = LocalBackend(dataset, KERNEL, 2**30).matvec(rows, np.ones(3))
+    assert sums.tobytes() == expected[start:stop].tobytes()
+    monkeypatch.setattr(worker, "_kept", None)
+    x: Any = zarr.open_group(path, mode="r+")["train/X"]
+    x[2500, 3] += 1  # neither the first nor the last row, at which `look` looks
+    with pytest.raises(UserError, match="rows 2000 to 3000 are not what they were"):
+        worker.matvec(stretch, rows, np.ones(3))
+    assert worker._kept is None
+
+
 def test_the_command_refuses_in_one_line(
     train: Train, processes: Processes, store: str, tmp_path: Path
 ) -> None:
@@ -207,6 +235,22 @@ def test_tls(certificate: dict[str, str], train: Train, straight: Path, tmp_path
         assert "no Dask scheduler answers there" in refusal
     finally:
         processes.close()
+
+
+def test_a_scheduler_file_that_is_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "scheduler.json"
+    path.write_text('{"id": "Scheduler-1", "addr')
+    whole = json.dumps({"id": "Scheduler-1", "address": "tcp://10.0.0.1:8786"})
+    rest = threading.Timer(0.2, path.write_text, [whole])
+    rest.start()
+    assert cluster._address_in(path, 10.0, print, lambda: False) == "tcp://10.0.0.1:8786"
+    rest.join()
+    monkeypatch.setattr(cluster, "_WRITING_SECONDS", 0.0)
+    path.write_text("[]")
+    with pytest.raises(UserError, match="is not what a Dask scheduler writes"):
+        cluster._address_in(path, 10.0, print, lambda: False)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ class Site:
     cuts: list[int] = field(default_factory=list)
     status: int = 200
     redirect: str | None = None
+    length: str | None = None  # what it claims, where that is not the truth
     asked: list[str | None] = field(default_factory=list)
     url: str = ""
 
@@ -62,7 +63,7 @@ def site() -> Iterator[Site]:
                 self.send_response(200)
             if state.etag:
                 self.send_header("ETag", state.etag)
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", state.length or str(len(body)))
             self.end_headers()
             self.wfile.write(body[: state.cuts.pop(0)] if state.cuts else body)
 
@@ -195,3 +196,10 @@ def test_folder_that_cannot_be_made(site: Site, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot download to"):
         download(site.url, tmp_path / "file" / "data.bin")
+
+
+@pytest.mark.parametrize("length", ["a lot", "-5", "1e3"])
+def test_a_length_that_is_no_number(site: Site, tmp_path: Path, length: str) -> None:
+    site.length = length
+    download(site.url, tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == CONTENT

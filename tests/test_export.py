@@ -73,14 +73,15 @@ def size(model: Model, rows: np.ndarray) -> float:
     return max(1.0, float(positive.decision_function(np.abs(scaled), scaled=True).max()))
 
 
+@pytest.mark.parametrize("intercept", [0.0, 0.01])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_onnx_decides_as_the_model_does(
-    store: Path, rows: np.ndarray, tmp_path: Path, kernel: str
+    store: Path, rows: np.ndarray, tmp_path: Path, kernel: str, intercept: float
 ) -> None:
-    model = make_model(store, 1, 300, kernel=KERNELS[kernel])
+    model = make_model(store, 1, 300, kernel=KERNELS[kernel], intercept=intercept)
     label, decision = by_onnx(exported(model, tmp_path / "m.onnx"), rows)
     np.testing.assert_array_equal(label, model.predict(rows))
-    assert set(label) == {-1, 1}
+    assert set(label) == {-1, 1} or intercept
     bound = size(model, rows)
     np.testing.assert_allclose(decision, model.decision_function(rows), rtol=0, atol=1e-6 * bound)
     precise = model.decision_function(rows, precise=True)
@@ -150,11 +151,13 @@ def test_onnx_says_where_it_came_from(store: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly"])
-@pytest.mark.parametrize("classes", [(-1, 1), (1, -1), (4, 2)])
+@pytest.mark.parametrize(
+    ("classes", "intercept"), [((-1, 1), 0.0), ((1, -1), 0.01), ((4, 2), -1.0)]
+)
 def test_libsvm_decides_as_the_model_does(
-    store: Path, rows: np.ndarray, tmp_path: Path, kernel: str, classes: tuple
+    store: Path, rows: np.ndarray, tmp_path: Path, kernel: str, classes: tuple, intercept: float
 ) -> None:
-    model = make_model(store, 1, 300, kernel=KERNELS[kernel], classes=classes)
+    model = make_model(store, 1, 300, kernel=KERNELS[kernel], classes=classes, intercept=intercept)
     path = exported(model, tmp_path / "m.model")
     beside = json.loads((tmp_path / "m.model.json").read_text())
     assert "labels" not in beside

@@ -1,9 +1,14 @@
-"""Files of every version there was: read where they are of this one, else refused in one line.
+"""Files of every version there was: read where this one knows it, else refused in one line.
 
 `tests/formats` keeps a small checkpoint and a small model of each version, as it wrote them.
 Whoever changes a format raises its number, and adds what the new version writes:
 
     python -m bigsvm.train tests/formats/tiny.yaml --run-dir /tmp/tiny
+    python -m bigsvm.prepare tests/formats/tiny-classes.csv /tmp/tiny-classes.h5
+    python -m bigsvm.train tests/formats/tiny-classes.yaml --run-dir /tmp/tiny-classes
+
+1 is that of two classes; checkpoint 2 and model 3 are those of more. Model 2 is one with
+--set model.intercept=1; without an intercept, models of two classes are still 1.
 """
 
 from pathlib import Path
@@ -15,12 +20,14 @@ from bigsvm import checkpoint, load_model, model
 from bigsvm.checkpoint import Checkpoints
 from bigsvm.errors import UserError
 from bigsvm.sealed import read_sealed, write_sealed
+from bigsvm.solvers.state import State
 
 FORMATS = Path(__file__).parent / "formats"
-VERSION = {
-    "checkpoint": int(checkpoint.FORMAT.rsplit(maxsplit=1)[1]),
-    "model": int(model.FORMAT.rsplit(maxsplit=1)[1]),
+WRITTEN = {
+    "checkpoint": (checkpoint.FORMAT, checkpoint.MANY_CLASSES),
+    "model": (model.FORMAT, model.WITH_INTERCEPT, model.MANY_CLASSES),
 }
+READ = {kind: {int(name.split()[-1]) for name in names} for kind, names in WRITTEN.items()}
 KEPT = sorted(FORMATS.glob("*.safetensors"))
 
 
@@ -38,34 +45,39 @@ def as_checkpoint(path: Path, folder: Path) -> Path:
 
 def test_a_file_of_each_version_is_kept() -> None:
     kept = {path.stem for path in KEPT}
-    assert kept == {f"{kind}-{k}" for kind in VERSION for k in range(1, VERSION[kind] + 1)}
+    assert kept == {f"{kind}-{number}" for kind, numbers in READ.items() for number in numbers}
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-def test_this_version_is_read_and_others_are_refused(path: Path, tmp_path: Path) -> None:
+def test_known_versions_are_read_and_others_are_refused(path: Path, tmp_path: Path) -> None:
     kind, version = path.stem.split("-")
     if kind == "checkpoint":
         path = as_checkpoint(path, tmp_path)
-    if int(version) != VERSION[kind]:
+    if int(version) not in READ[kind]:
         with pytest.raises(UserError, match=f"{path.name}.*bigsvm {kind} {version}"):
             load_model(path) if kind == "model" else latest(tmp_path)
         return
     if kind == "model":
         kept = load_model(path)
         assert kept.n_features == 3
-        assert set(kept.predict(np.eye(3))) <= {-1, 1}
+        assert len(kept.classes) == (3 if version == "3" else 2)
+        assert set(kept.predict(np.eye(3))) <= set(kept.classes)
+        assert (kept.intercept != 0) == (version == "2")
         return
     saved = latest(tmp_path)
     assert saved is not None
-    assert saved.state.iteration == 20
-    assert saved.state.alpha.sum() == pytest.approx(1)
-    assert len(saved.state.gradient) == 40
+    states = [saved.state] if isinstance(saved.state, State) else saved.state.classes
+    assert len(states) == (1 if version == "1" else 3)
+    for state in states:
+        assert state.iteration == 20
+        assert state.alpha.sum() == pytest.approx(1)
+        assert len(state.gradient) == len(state.role) == 40
 
 
 @pytest.mark.parametrize("version", [0, 99])
 def test_a_version_that_never_was(version: int, tmp_path: Path) -> None:
-    for kind in VERSION:
-        newest = FORMATS / f"{kind}-{VERSION[kind]}.safetensors"
+    for kind in READ:
+        newest = FORMATS / f"{kind}-{max(READ[kind])}.safetensors"
         target = tmp_path / "checkpoint-0000000020.safetensors"
         arrays, about = read_sealed(newest)
         write_sealed(target, arrays, about | {"format": f"bigsvm {kind} {version}"})
@@ -76,8 +88,11 @@ def test_a_version_that_never_was(version: int, tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_has_more_in_it_than_is_known(tmp_path: Path) -> None:
-    target = as_checkpoint(FORMATS / f"checkpoint-{VERSION['checkpoint']}.safetensors", tmp_path)
-    arrays, about = read_sealed(target)
-    write_sealed(target, arrays, about | {"numbers": about["numbers"] | {"momentum": 0.5}})
-    with pytest.raises(UserError, match=r"another version.*momentum.*--fresh"):
-        latest(tmp_path)
+    for version in READ["checkpoint"]:
+        target = as_checkpoint(FORMATS / f"checkpoint-{version}.safetensors", tmp_path)
+        arrays, about = read_sealed(target)
+        numbers = about["numbers"] if version == 1 else about["numbers"][0]
+        numbers["momentum"] = 0.5
+        write_sealed(target, arrays, about)
+        with pytest.raises(UserError, match=r"another version.*momentum.*--fresh"):
+            latest(tmp_path)

@@ -157,7 +157,7 @@ def test_a_separate_test_file_with_fewer_libsvm_features(tmp_path: Path) -> None
 def test_labels_of_more_or_fewer_than_two_values(tmp_path: Path) -> None:
     X = np.arange(8.0).reshape(4, 2)
     path = csv_file(tmp_path / "m.csv", X, ["c", "a", "b", "a"])
-    with pytest.raises(UserError, match=r"3 different labels .* 'a', 'b', 'c'"):
+    with pytest.raises(UserError, match=r"3 different labels in 4 rows .* 'a', 'b', 'c'"):
         prepare(path, tmp_path / "s.zarr")
     prepare(path, tmp_path / "s.zarr", PrepareOptions(positive="a"))
     data, _, labels = everything(tmp_path / "s.zarr")

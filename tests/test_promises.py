@@ -102,7 +102,7 @@ from bigsvm.solvers import column_cache, exact
 exact._WORTH_THREADS = 0  # use them for few patterns too
 resident, columns = int(sys.argv.pop(1)), int(sys.argv.pop(1))
 if columns:
-    memory.plan_memory = lambda limit, data, hot_rows: memory.MemoryPlan(
+    memory.plan_memory = lambda limit, data, *rest, **more: memory.MemoryPlan(
         resident, columns * 4 * data.n
     )
 

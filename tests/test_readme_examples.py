@@ -2,11 +2,13 @@
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from trainings import environment
 
@@ -22,7 +24,7 @@ def examples(heading: str, language: str) -> list[str]:
     return found
 
 
-def run_commands(block: str, place: Path) -> str:
+def run_commands(block: str, place: Path, **variables: str) -> str:
     """Run each `python ...` line; what pip installs is there already."""
     said = ""
     for line in block.splitlines():
@@ -32,7 +34,7 @@ def run_commands(block: str, place: Path) -> str:
         assert words[0] == "python", line
         done = subprocess.run(
             [sys.executable, *words[1:]],
-            cwd=place, capture_output=True, text=True, env=environment(), timeout=120,
+            cwd=place, capture_output=True, text=True, env=environment() | variables, timeout=120,
         )  # fmt: skip
         assert done.returncode == 0, f"{line}: {done.stderr}"
         said += done.stdout
@@ -71,7 +73,44 @@ def test_from_python(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exec(code, {"X": np.zeros((3, features))})
 
 
-def test_as_a_scikit_learn_classifier(capsys: pytest.CaptureFixture) -> None:
-    (code,) = examples("As a scikit-learn classifier", "python")
-    exec(code, {})
+def test_as_a_scikit_learn_classifier(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(place)
+    (place / "mine.zarr").symlink_to("q.zarr")
+    in_memory, weighted, streamed = examples("As a scikit-learn classifier", "python")
+    names: dict = {}
+    exec(in_memory, names)
     assert 0.94 < float(capsys.readouterr().out) <= 1
+    exec(weighted, names)
+    exec(streamed, names)
+    assert 0.7 < float(capsys.readouterr().out) <= 1
+    command = "python -m bigsvm.predict mine.safetensors mine.zarr mine.csv"
+    assert "accuracy" in run_commands(command, place)
+
+
+def test_prediction_at_scale(place: Path) -> None:
+    (commands,) = examples("Prediction at scale", "sh")
+    assert "30,000 rows" in run_commands(commands, place)
+    one, other = (place / f"answers.{format}" for format in ("csv", "parquet"))
+    assert pd.read_csv(one).equals(pd.read_parquet(other))
+
+
+def test_more_than_two_classes(place: Path) -> None:
+    shutil.copytree(REPOSITORY / "configs", place / "configs")
+    (commands,) = examples("More than two classes", "sh")
+    said = run_commands(commands, place)
+    assert "converged" in said and "10 classes" in said
+    assert "precision" in said
+    assert (place / "runs" / "digits" / "confusion.csv").exists()
+
+
+def test_tuning(data_dir: Path, tmp_path: Path) -> None:
+    (commands,) = examples("Tuning", "sh")
+    grid = (REPOSITORY / "configs" / "heart.yaml").read_text()
+    assert "count: 11" in grid
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "heart.yaml").write_text(grid.replace("count: 11", "count: 3"))
+    said = run_commands(commands, tmp_path, BIGSVM_CACHE=str(tmp_path / "cache"))
+    assert "fw, the best 9 of 9:" in said
+    assert "converged after" in said

@@ -102,6 +102,13 @@ def test_the_same_model_as_from_the_local_store(
     for source, out in ((f"{STORE}/test", "there.csv"), (store / "test", "here.csv")):
         run(module("bigsvm.predict", model, source, tmp_path / out))
     assert (tmp_path / "there.csv").read_bytes() == (tmp_path / "here.csv").read_bytes()
+    code = (
+        "import sys, bigsvm\n"
+        "model = bigsvm.BigSVC(C=10).fit(sys.argv[1])\n"
+        "print(model.dual_coef_.tobytes().hex(), model.score(sys.argv[1]))\n"
+    )
+    fits = [run([sys.executable, "-c", code, str(place)]).stdout for place in (STORE, store)]
+    assert fits[0] == fits[1]
     said = done.stdout + done.stderr
     for file in (tmp_path / "run").rglob("*"):
         said += file.read_bytes().decode("latin-1") if file.is_file() else ""

@@ -118,3 +118,14 @@ def test_ends_well_or_says_why(
     assert np.isfinite([summary["true_gap"], summary["gap"], summary["drift"]]).all()
     if summary["status"] == "converged":
         assert summary["true_gap"] <= 1e-6
+
+
+def test_too_little_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def too_much(argv: object) -> int:
+        np.empty(2**60, np.uint8)
+        return 0
+
+    assert cli.run(too_much) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: not enough memory (Unable to allocate")
+    assert said.count("\n") == 1

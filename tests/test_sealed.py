@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 from bigsvm.errors import UserError
 from bigsvm.model import FORMAT, load_model
-from bigsvm.sealed import read_sealed, write_sealed
+from bigsvm.sealed import _checksum, read_sealed, write_sealed
 
 ABOUT = {"format": "test", "gap": 0.1, "nested": {"é": [1, None, "x"]}, "text": "{}\n\0\u2028"}
 
@@ -180,6 +180,31 @@ def test_a_file_of_safetensors(tmp_path: Path) -> None:
     save_file({"w": np.ones(3)}, path)
     with pytest.raises(UserError, match=r"theirs\.safetensors: .* not a file of bigsvm"):
         read_sealed(path)
+
+
+@pytest.mark.parametrize(
+    "description", ["[1, 2]", "[" * 100_000, "no JSON", "1" * 5000, '"text"', "null"]
+)
+def test_a_description_that_makes_no_sense(tmp_path: Path, description: str) -> None:
+    arrays = {"a": np.zeros(3)}
+    metadata = {"about": description, "checksum": _checksum(description, arrays)}
+    save_file(arrays, tmp_path / "f", metadata)
+    for read in (read_sealed, load_model):
+        with pytest.raises(UserError, match="its description") as refusal:
+            read(tmp_path / "f")
+        assert str(tmp_path / "f") in str(refusal.value)
+        assert "\n" not in str(refusal.value)
+
+
+def test_a_file_that_cannot_be_opened_now_is_not_a_damaged_one(sealed: Path) -> None:
+    read_sealed(sealed)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            read_sealed(sealed)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_no_such_file(tmp_path: Path) -> None:

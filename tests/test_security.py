@@ -99,11 +99,20 @@ def test_files_follow_the_umask_and_stay_where_they_belong(tmp_path: Path) -> No
         "data: {source: synthetic, train: s.zarr, prepare: {rows: 200, features: 2, test_rows: 50}}"
         "\nmodel: {kernel: {sigma: 1}}\nsolver: {max_iterations: 50}\nrun: {snapshot_every: 20}\n"
     )
-    home = tmp_path / "home"
+    home, compiled = tmp_path / "home", tmp_path / "compiled"
     home.mkdir()
-    environment = os.environ | {"HOME": str(home), "TMPDIR": str(home), "MPLCONFIGDIR": str(home)}
+    compiled.mkdir()
+    environment = os.environ | dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(home))
+    # What Python, numba and matplotlib keep for themselves goes where it can be told apart.
+    environment |= dict.fromkeys(("MPLCONFIGDIR", "PYTHONPYCACHEPREFIX"), str(compiled))
     environment |= {"PYTHONPATH": str(REPOSITORY), "BIGSVM_CACHE": str(home / "cache")}
-    for command in (["train", "c.yaml", "--run-dir", "run"], ["evaluate", "run"]):
+    model = "run/model.safetensors"
+    commands = (
+        *(["train", "c.yaml", "--run-dir", "run"], ["train", "c.yaml", "--run-dir", "run"]),
+        *(["evaluate", "run"], ["predict", model, "s.zarr", "p.csv"], ["export", model, "m.onnx"]),
+        ["inspect", "run"],
+    )
+    for command in commands:
         subprocess.run(
             [sys.executable, "-m", f"bigsvm.{command[0]}", *command[1:]],
             cwd=tmp_path,
@@ -112,10 +121,11 @@ def test_files_follow_the_umask_and_stay_where_they_belong(tmp_path: Path) -> No
             check=True,
             capture_output=True,
         )
-    made = [path for name in ("run", "s.zarr") for path in (tmp_path / name).rglob("*")]
+    written = {"run", "s.zarr", "p.csv", "m.onnx"}
+    made = [path for name in written for path in ((tmp_path / name), *(tmp_path / name).rglob("*"))]
     assert len(made) > 15
     for path in made:
         expected = 0o750 if path.is_dir() else 0o640
         assert path.stat().st_mode & 0o777 == expected, path
-    assert {path.name for path in tmp_path.iterdir()} == {"c.yaml", "home", "run", "s.zarr"}
-    assert not (home / "cache").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"c.yaml", "home", "compiled", *written}
+    assert list(home.rglob("*")) == []

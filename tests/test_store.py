@@ -252,7 +252,7 @@ def test_a_value_that_is_not_finite_is_named(tmp_path: Path) -> None:
         ({"X": np.zeros((0, 3)), "y": np.zeros(0)}, "X is empty"),
         ({"X": np.zeros((3, 0)), "y": np.array([0, 1, 1])}, "X is empty"),
         ({"X": np.eye(2), "y": np.array([3, 3])}, "one class only; the labels are 3"),
-        ({"X": np.eye(3), "y": np.array([3, 1, 2])}, "3 different labels .* 1, 2, 3"),
+        ({"X": np.eye(3), "y": np.array([3, 1, 2])}, "3 different labels in 3 rows"),
         ({"X": np.eye(2), "y": np.array([1.0, np.nan])}, "a label is nan"),
         ({"X": np.eye(2) * 1j, "y": np.array([0, 1])}, "not real numbers"),
     ],
@@ -327,6 +327,8 @@ def test_rows_that_change_while_they_are_in_use(tmp_path: Path) -> None:
         chunk.write_bytes(bytes(reversed(chunk.read_bytes())))
         with pytest.raises(UserError, match="rows 32 to 64 are not what they were"):
             data.read(32, 64)
+        with pytest.raises(UserError, match="rows 32 to 64 are not what they were"):
+            data.gather(np.array([3, 40, 50]))
         data.read(0, 32)
 
 

@@ -33,6 +33,24 @@ def command(config: Path, run_dir: Path, *arguments: str) -> list[str]:
     return [*run, *options, *sets]
 
 
+def trainer(config: Path) -> Train:
+    """Trains to the end, and expects a certain exit code."""
+
+    def train(run_dir: Path, *arguments: str, code: int = 0) -> Any:
+        done = subprocess.run(
+            command(config, run_dir, *arguments),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=environment(),
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        assert done.returncode == code, done.stderr
+        return done
+
+    return train
+
+
 def summary(run_dir: Path) -> dict[str, Any]:
     return json.loads((run_dir / "summary.json").read_text())
 

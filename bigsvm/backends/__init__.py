@@ -21,4 +21,8 @@ class Backend(Protocol):
         """Write the kernel column of row j, k(row j, pattern i) for all i, to ``out[slots[j]]``."""
 
     def matvec(self, rows: np.ndarray, coef: np.ndarray) -> np.ndarray:
-        """sum_j coef_j k(row j, pattern i) for all i, (n,) float64, without storing the columns."""
+        """sum_j coef_j k(row j, pattern i) for all i, (n,) float64, without storing the columns.
+
+        For coefficients (q, sums) that many sums, (sums, n), of the same kernel values. Each is the
+        same bits as it is alone, and a row with the coefficient 0 adds nothing to it.
+        """

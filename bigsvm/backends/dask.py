@@ -35,6 +35,8 @@ class DaskBackend:
     cluster : Cluster
     memory_limit : int
         Bytes for the process of each worker.
+    sums : int
+        How many a pass makes of every kernel value: they take memory, too.
 
     Attributes
     ----------
@@ -45,7 +47,13 @@ class DaskBackend:
     """
 
     def __init__(
-        self, dataset: Dataset, store: Any, kernel: Kernel, cluster: Cluster, memory_limit: int
+        self,
+        dataset: Dataset,
+        store: Any,
+        kernel: Kernel,
+        cluster: Cluster,
+        memory_limit: int,
+        sums: int = 1,
     ) -> None:
         self.n, self.d = dataset.n, dataset.d
         self.passes, self.overhead = 0, 0.0
@@ -54,6 +62,7 @@ class DaskBackend:
         self._kernel = kernel
         self._cluster = cluster
         self._memory_limit = memory_limit
+        self._sums = sums
         self._seen = worker.look(store)
         cluster.examine(lambda seen: worker.difference(seen, self._seen, store), worker.look, store)
 
@@ -92,10 +101,10 @@ class DaskBackend:
     def matvec(self, rows: np.ndarray, coef: np.ndarray) -> np.ndarray:
         """See `Backend`; `ClusterLost` where it is, for no state changes before a pass is whole."""
         begin = time.monotonic()
-        sums = np.empty(self.n)
+        sums = np.empty((*coef.shape[1:], self.n))
         slowest = 0.0
         for stretch, seconds, part in self._served(worker.matvec, lambda _: (rows, coef)):
-            sums[stretch.start : stretch.stop] = part
+            sums[..., stretch.start : stretch.stop] = part
             slowest = max(slowest, seconds)
         taken = time.monotonic() - begin
         self.passes += 1
@@ -142,6 +151,9 @@ class DaskBackend:
         ]
 
     def _stretch(self, start: int, stop: int, threads: int) -> Stretch:
+        chunks = self._dataset.remembered.items()
+        remembered = {span: seen for span, seen in chunks if span[0] < stop and span[1] > start}
         return Stretch(
-            self._store, self._seen, self._kernel, start, stop, self._memory_limit, threads
-        )
+            self._store, self._seen, remembered, self._kernel, start, stop, self._memory_limit,
+            threads, self._sums,
+        )  # fmt: skip

@@ -25,6 +25,7 @@ class InMemoryBackend:
 
     def matvec(self, rows: np.ndarray, coef: np.ndarray) -> np.ndarray:
         """See `Backend`."""
-        sums = np.zeros((1, self.n))
-        kernels.products(self._kernel, self._block, rows, coef[:, None], sums)
-        return sums[0]
+        columns = coef[:, None] if coef.ndim == 1 else coef
+        sums = np.zeros((columns.shape[1], self.n))
+        kernels.products(self._kernel, self._block, rows, columns, sums)
+        return sums if coef.ndim == 2 else sums[0]

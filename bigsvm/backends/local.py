@@ -72,11 +72,12 @@ class LocalBackend:
 
     def matvec(self, rows: np.ndarray, coef: np.ndarray) -> np.ndarray:
         """See `Backend`."""
-        sums = np.zeros((1, self.n))
+        columns = coef[:, None] if coef.ndim == 1 else coef
+        sums = np.zeros((columns.shape[1], self.n))
         with threads(self._threads):
             for block in self._blocks():
-                kernels.products(self._kernel, block, rows, coef[:, None], sums)
-        return sums[0]
+                kernels.products(self._kernel, block, rows, columns, sums)
+        return sums if coef.ndim == 2 else sums[0]
 
     def _blocks(self) -> Iterator[Block]:
         yield from self._resident.values()

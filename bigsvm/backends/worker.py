@@ -8,6 +8,7 @@ import hashlib
 import signal
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,19 +37,25 @@ class Stretch:
         The data set, as `open_dataset` takes it.
     seen : dict
         What the driver saw of that store and of its own software; see `look`.
+    remembered : dict
+        Checksums of the rows as the driver saw them; see `Dataset.remembered`.
     kernel : Kernel
     start, stop : int
     memory_limit, threads : int
         Of the worker's process.
+    sums : int
+        How many a pass makes of every kernel value.
     """
 
     store: Any
     seen: dict[str, Any]
+    remembered: dict[tuple[int, int], int]
     kernel: Kernel
     start: int
     stop: int
     memory_limit: int
     threads: int
+    sums: int = 1
 
 
 class _Part(Dataset):
@@ -68,19 +75,37 @@ class _Part(Dataset):
     def gather(self, indices: np.ndarray) -> np.ndarray:
         return self._whole.gather(self._start + np.asarray(indices))
 
+    def hold_to(self, remembered: dict[tuple[int, int], int]) -> None:
+        """Refuse, now or whenever they are read, rows that are not those the driver saw.
+
+        Where this part is cut as the driver's chunks are, no row is read for that.
+        """
+        self._whole.expect(remembered)
+        for start, stop in self.spans():
+            first, last = self._start + start, self._start + stop
+            if (first, last) in remembered:
+                continue
+            pieces = [
+                self._whole.read(*chunk)[max(0, first - chunk[0]) : last - chunk[0]]
+                for chunk in sorted(remembered)
+                if chunk[0] < last and chunk[1] > first
+            ]
+            if pieces:
+                self._whole.remember(first, last, np.concatenate(pieces))
+
     def close(self) -> None:
         self._whole.close()
 
 
 # One task at a time: it has all of the worker's threads, and numba's simplest threading layer
 # (workqueue) does not bear two callers.
-_one_at_a_time = threading.Lock()
+one_at_a_time = threading.Lock()
 _kept: tuple[Stretch, Dataset, LocalBackend] | None = None
 
 
 def gather(stretch: Stretch, indices: np.ndarray) -> tuple[float, np.ndarray]:
     """Seconds taken, and the patterns `indices` of the stretch."""
-    with _one_at_a_time:
+    with one_at_a_time:
         begin = time.monotonic()
         rows = _served(stretch).gather(indices - stretch.start)
         return time.monotonic() - begin, rows
@@ -88,7 +113,7 @@ def gather(stretch: Stretch, indices: np.ndarray) -> tuple[float, np.ndarray]:
 
 def columns(stretch: Stretch, rows: np.ndarray) -> tuple[float, np.ndarray]:
     """Seconds taken, and the kernel columns of `rows`, as far as the stretch goes."""
-    with _one_at_a_time:
+    with one_at_a_time:
         begin = time.monotonic()
         part = np.empty((len(rows), stretch.stop - stretch.start), np.float32)
         _served(stretch).columns(rows, part, np.arange(len(rows)))
@@ -97,17 +122,33 @@ def columns(stretch: Stretch, rows: np.ndarray) -> tuple[float, np.ndarray]:
 
 def matvec(stretch: Stretch, rows: np.ndarray, coef: np.ndarray) -> tuple[float, np.ndarray]:
     """Seconds taken, and the kernel products of the patterns in the stretch."""
-    with _one_at_a_time:
+    with one_at_a_time:
         begin = time.monotonic()
         sums = _served(stretch).matvec(rows, coef)
         return time.monotonic() - begin, sums
 
 
-def look(store: Any) -> dict[str, Any]:
-    """What must be the same on every worker: the software, and the store as it is seen there."""
+def software() -> dict[str, Any]:
+    """The versions that must be the same on every worker."""
     import numba
 
-    seen = {"bigsvm": bigsvm.__version__, "numpy": np.__version__, "numba": numba.__version__}
+    return {"bigsvm": bigsvm.__version__, "numpy": np.__version__, "numba": numba.__version__}
+
+
+def other_software(seen: dict[str, Any], expected: dict[str, Any], whose: str) -> str | None:
+    """In what versions a worker differs from `whose`, in words; None where in none."""
+    for name in ("bigsvm", "numpy", "numba"):
+        if seen.get(name) != expected[name]:
+            return (
+                f"has {name} {seen.get(name)}, and {whose} has {expected[name]}; "
+                "install the same version there"
+            )
+    return None
+
+
+def look(store: Any) -> dict[str, Any]:
+    """What must be the same on every worker: the software, and the store as it is seen there."""
+    seen = software()
     try:
         with open_dataset(store, with_labels=False) as dataset:
             ends = [dataset.read(i, i + 1).tobytes() for i in (0, dataset.n - 1)]
@@ -120,12 +161,8 @@ def look(store: Any) -> dict[str, Any]:
 
 def difference(seen: dict[str, Any], expected: dict[str, Any], store: Any) -> str | None:
     """In what a worker differs from the driver, in words; None where it is fit."""
-    for name in ("bigsvm", "numpy", "numba"):
-        if seen.get(name) != expected[name]:
-            return (
-                f"has {name} {seen.get(name)}, and the trainer has {expected[name]}; "
-                "install the same version there"
-            )
+    if reason := other_software(seen, expected, "the trainer"):
+        return reason
     path = store["path"] if isinstance(store, dict) else store
     if "problem" in seen:
         return f"cannot see the store ({seen['problem']}); put {path} where all workers see it"
@@ -140,8 +177,16 @@ def dask_setup(worker: Any) -> None:
     The terminal sends it to all; the trainer needs its workers until the pass is done. They end
     with it, however it ends.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    send_by_a_steady_clock()
+
+
+def send_by_a_steady_clock() -> None:
+    """Let a clock that is set back not hold Dask's messages until it has caught up."""
+    from distributed import batched
+
+    batched.time = time.monotonic
 
 
 def _served(stretch: Stretch) -> LocalBackend:
@@ -154,10 +199,13 @@ def _served(stretch: Stretch) -> LocalBackend:
         if reason := difference(look(stretch.store), stretch.seen, stretch.store):
             raise UnfitWorker(reason)
         warm_up(stretch.kernel)
-        whole = open_dataset(stretch.store, with_labels=False)
-        part = _Part(whole, stretch.start, stretch.stop)
-        plan = plan_memory(stretch.memory_limit, part)
-        for_data = 3 * (plan.resident + plan.solver) // 4  # the rest: columns, sums, moved rows
-        threads = min(stretch.threads, available_threads())
-        _kept = stretch, part, LocalBackend(part, stretch.kernel, for_data, threads)
+        with ExitStack() as undo:
+            whole = undo.enter_context(open_dataset(stretch.store, with_labels=False))
+            part = _Part(whole, stretch.start, stretch.stop)
+            part.hold_to(stretch.remembered)
+            plan = plan_memory(stretch.memory_limit, part, sums=stretch.sums)
+            for_data = 3 * (plan.resident + plan.solver) // 4  # the rest: columns, sums, moved rows
+            threads = min(stretch.threads, available_threads())
+            _kept = stretch, part, LocalBackend(part, stretch.kernel, for_data, threads)
+            undo.pop_all()
     return _kept[2]

@@ -20,6 +20,7 @@ class XzStream(io.RawIOBase):
         self._decompressor = self._new()
 
     def readable(self) -> bool:
+        """It is."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]

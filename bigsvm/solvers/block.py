@@ -11,7 +11,7 @@ after it recomputes the gradient from alpha alone, as the end of a run asks for 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from copy import copy
 
 import numpy as np
 
@@ -19,14 +19,22 @@ from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule, overflowed
+from bigsvm.solvers.hot_set import Excursion, HotSet, Wanted
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT, State
 
 # Leave a hot set when its gap has come down to this share of the whole one: what comes after would
 # be undone by the next one.
 _ENOUGH = 0.7
-# The sample is a fourth of the data, if that fits, and is left after a fourth as many iterations.
+# The sample is a fourth of the data, if that fits, and is left after a sixth as many iterations:
+# what is piled up on few patterns for longer takes many steps to spread out again.
 _SAMPLED = 4
+_LEAVE_SAMPLE = 6
+# A third of the idle patterns are scouts, drawn from those that are classified well. Where so many
+# of them join the model has come too far from what is known of the rest: most would join that have
+# no need to. In the last hot set one is enough.
+_SCOUTS = 4
+_SCOUTS_TO_LEAVE = 1 / 48
 # No hot set is worked on for longer than so many iterations a pattern: what is done there is not
 # safe before the pass.
 _LONGEST = 2
@@ -36,14 +44,11 @@ _WIDEST = 8192
 _PIECE = 2**20
 
 
-@dataclass(frozen=True)
-class HotSet:
-    """Which patterns, and when to leave them: at a gap, or at an iteration."""
+class _Space:
+    """Memory kept from hot set to hot set: fresh memory is slow at first touch."""
 
-    index: np.ndarray
-    leave_at: float
-    last: int
-    is_final: bool = False
+    def __init__(self) -> None:
+        self.floats = np.empty(0, np.float32)
 
 
 class BlockSchedule:
@@ -60,8 +65,14 @@ class BlockSchedule:
     def __init__(self, problem: Problem, kernel: Kernel, memory: int) -> None:
         self._problem = problem
         self._kernel = kernel
-        self._space = np.empty(0, np.float32)
+        self._space = _Space()
         self._memory = memory
+
+    def sibling(self, problem: Problem) -> "BlockSchedule":
+        """The same for other labels of the same patterns, in the same memory."""
+        other = copy(self)
+        other._problem = problem
+        return other
 
     def run(
         self, state: State, pause: Callable[[int], int] = lambda iteration: 2**62
@@ -73,102 +84,153 @@ class BlockSchedule:
         alone until the pass. Where a hot set would hold all patterns, it is the exact schedule.
         """
         problem = self._problem
-        closed = self._stop_test(state)
+        closed = self.stop_test(state)
         while not closed:
-            if 6 * state.hot_set >= len(problem.y):
+            if self.holds_all(state):
                 space = space_for_columns(self._memory, len(problem.y))
                 yield from ExactSchedule(problem, space).run(state, pause)
                 return
-            hot = self._choose(state)
-            rows = problem.backend.gather(hot.index)
-            part = state.of(hot.index)
-            due = pause(part.iteration)
-            for _ in self._steps(part, hot, rows, pause):
-                if part.iteration >= due:
-                    yield state.with_part(hot.index, part)
-                    due = pause(part.iteration)
+            away = self.set_out(state)
+            rows = problem.backend.gather(away.hot.index)
+            due = pause(state.iteration)
+            for _ in self.steps(away, rows, pause):
+                if away.part.iteration >= due:
+                    yield away.ahead
+                    due = pause(away.part.iteration)
                 else:
                     yield state  # nothing new, but a moment to be interrupted at
-            self._pass(state, hot, part, rows)
-            closed = self._stop_test(state)
-            self._widen_if_stalled(state)
+            closed = self.settle(away, self._product(away, rows))
             yield state
 
-    def _steps(
-        self, part: State, hot: HotSet, rows: np.ndarray, pause: Callable[[int], int]
+    def holds_all(self, state: State) -> bool:
+        """Whether a hot set would hold all patterns."""
+        return 6 * state.hot_set >= len(self._problem.y)
+
+    def set_out(self, state: State) -> Excursion:
+        """Choose a hot set."""
+        hot = self._choose(state)
+        return Excursion(state, hot, state.of(hot.index))
+
+    def steps(
+        self, away: Excursion, rows: np.ndarray, pause: Callable[[int], int]
     ) -> Iterator[None]:
-        """Exact iterations on the hot set, until it has given what it has to give."""
-        whole = self._problem
-        backend = InMemoryBackend(rows, self._kernel)
-        problem = replace(whole, backend=backend, y=whole.y[hot.index])
+        """Exact iterations on the hot set, until it has given what it has to give.
+
+        `rows` are its patterns.
+        """
+        hot, part = away.hot, away.part
+        problem = self._problem.part(hot.index, InMemoryBackend(rows, self._kernel))
         schedule = ExactSchedule(problem, self._space_for(len(rows)))
-        for _ in schedule.run(part, lambda i: min(pause(i), max(i + 1, hot.last)), hot.leave_at):
+        pause_or_leave = lambda i: min(pause(i), max(i + 1, hot.last))  # noqa: E731
+        for _ in schedule.run(part, pause_or_leave, hot.leave_at, hot.scouts):
             yield
-            if part.iteration >= hot.last or part.gap <= hot.leave_at:
+            if hot.is_done(part):
                 return
 
-    def _pass(self, state: State, hot: HotSet, part: State, rows: np.ndarray) -> None:
-        """Bring all of `state` up to date with what happened in the hot set.
+    def wanted(self, away: Excursion) -> Wanted:
+        """What `settle` needs of a pass."""
+        if self._is_the_end(away):
+            alpha = away.ahead.alpha
+            support = np.flatnonzero(alpha)
+            return Wanted(support, alpha[support], afresh=True)
+        change = away.part.alpha - away.state.alpha[away.hot.index]
+        moved = np.flatnonzero(change)
+        return Wanted(away.hot.index[moved], change[moved], afresh=False)
 
-        The product comes first: should it fail, the state is still that of the pass before.
+    def settle(self, away: Excursion, gradient: np.ndarray) -> bool:
+        """Bring the state up to date with what happened in the hot set; whether it may end there.
+
+        `gradient` is what was `wanted`. It comes first: had it failed, the state would still be
+        that of the pass before.
         """
-        change = part.alpha - state.alpha[hot.index]
-        if hot.is_final and part.gap <= self._problem.tolerance:
-            alpha = state.alpha.copy()
-            alpha[hot.index] = part.alpha
-            state.gradient = self._problem.gradient(alpha)
-            state.drift = float(np.abs(state.gradient[hot.index] - part.gradient).max())
+        state, hot, part = away.state, away.hot, away.part
+        if self._is_the_end(away):
+            state.gradient = gradient
+            state.drift = float(np.abs(gradient[hot.index] - part.gradient).max())
         else:
-            moved = np.flatnonzero(change)
-            state.gradient += self._problem.gradient_change(
-                hot.index[moved], change[moved], rows[moved]
-            )
+            state.gradient += gradient
             state.drift = None
         state.alpha[hot.index] = part.alpha
         state.role[hot.index] = part.role
         state.iteration = part.iteration
         state.passes += 1
+        closed = self.stop_test(state)
+        if not hot.went_too_far(part):  # else it was cut short, and the working set has grown
+            self._widen_if_stalled(state)
+        return closed
+
+    def _is_the_end(self, away: Excursion) -> bool:
+        return away.hot.is_final and away.part.gap <= self._problem.tolerance
+
+    def _product(self, away: Excursion, rows: np.ndarray) -> np.ndarray:
+        """A pass over the data."""
+        wanted = self.wanted(away)
+        if wanted.afresh:
+            return self._problem.gradient(away.ahead.alpha)
+        here = np.searchsorted(away.hot.index, wanted.index)
+        return self._problem.gradient_change(wanted.index, wanted.alpha, rows[here])
 
     def _space_for(self, n: int) -> np.ndarray:
-        """Space for columns, the same from pass to pass: fresh memory is slow at first touch."""
+        """Space for columns, the same from pass to pass."""
         rows_and_panels = 2 * 4 * n * self._problem.backend.d
         wanted = space_for_columns(self._memory - rows_and_panels, n)
-        if len(wanted) > len(self._space):
-            self._space = wanted
-        return self._space[: len(wanted)]
+        if len(wanted) > len(self._space.floats):
+            self._space.floats = wanted
+        return self._space.floats[: len(wanted)]
 
     def _choose(self, state: State) -> HotSet:
-        """Of either class some of the lowest idle, the lowest working, the highest in the support.
+        """Of either class idle patterns, the lowest working, the highest in the support.
 
         Chosen over both classes together, one would fill the set, the next pass would swing back,
-        and so on. All that work are taken while they fit.
+        and so on. All that work are taken while they fit. Of the idle ones that wait to join some
+        are drawn, for the lowest are outliers, and a model of those is none of the rest; then come
+        the nearest to zero, and the scouts.
         """
         g, role, y, p = state.gradient, state.role, self._problem.y, state.hot_set
         if state.passes == 0:
             return self._sample(state)
-        idle, working = role == IDLE, role != IDLE
+        idle, working = (role == IDLE) & (self._problem.signs != 0), role != IDLE
         all_work = np.count_nonzero(working) <= 4 * p
         is_final = bool(all_work and not (idle & (g < 0)).any())
         chosen = [np.flatnonzero(working)] if all_work else []
-        # To the end none of them is likely to join: the nearest to zero will do.
-        idle_count = max(1, p // 8) if is_final else p
+        scouts = []
         for of_class in (y < 0, y > 0):
-            chosen.append(lowest(g, of_class & idle, idle_count))
+            here = of_class & idle
+            chosen.append(lowest(_Drawn(len(y)), here & (g < 0), p // 2))
+            here[chosen[-1]] = False
+            chosen.append(lowest(g, here, p // 2 - len(chosen[-1])))
+            here[chosen[-1]] = False
+            scouts.append(lowest(_Drawn(len(y)), here & (g >= 0), p // _SCOUTS))
             if not all_work:
                 chosen.append(lowest(g, of_class & working, p))
                 chosen.append(lowest(g, of_class & (role == SUPPORT), p, sign=-1))
-        index = np.unique(np.concatenate(chosen))
-        leave_at = -np.inf if is_final else _ENOUGH * state.gap
-        return HotSet(index, leave_at, state.iteration + _LONGEST * len(index), is_final)
+        index = np.unique(np.concatenate([*chosen, *scouts]))
+        is_scout = np.isin(index, np.concatenate(scouts))
+        few = max(1, round(_SCOUTS_TO_LEAVE * np.count_nonzero(is_scout)))
+        return HotSet(
+            index,
+            leave_at=self._leave_at(state.gap, is_final),
+            last=state.iteration + _LONGEST * len(index),
+            scouts=is_scout,
+            patience=1 if is_final else few,
+            is_final=is_final,
+        )
+
+    def _leave_at(self, gap: float, is_final: bool) -> float:
+        if not is_final:
+            return _ENOUGH * gap
+        # A long way to go is gone in stages: who joins late makes the end of it worthless.
+        return gap / 10 if gap > 100 * self._problem.tolerance else -np.inf
 
     def _sample(self, state: State) -> HotSet:
-        """Patterns scattered over the data by a fixed rule, as many of either class."""
-        y = self._problem.y
+        """Patterns drawn by a fixed rule, as many of either class."""
+        y, takes_part = self._problem.y, self._problem.signs != 0
         count = max(1, min(len(y) // _SAMPLED, 6 * state.hot_set) // 2)
-        place = np.arange(len(y), dtype=np.uint32) * np.uint32(2654435761)  # modulo 2^32
-        chosen = [lowest(place, y < 0, count), lowest(place, y > 0, count)]
+        drawn = _Drawn(len(y))
+        chosen = [lowest(drawn, of_class & takes_part, count) for of_class in (y < 0, y > 0)]
         index = np.unique(np.concatenate([*chosen, np.flatnonzero(state.role == SUPPORT)]))
-        return HotSet(index, -np.inf, state.iteration + max(1, len(index) // _SAMPLED))
+        last = state.iteration + max(1, len(index) // _LEAVE_SAMPLE)
+        return HotSet(index, -np.inf, last, scouts=np.zeros(len(index), bool))
 
     def _widen_if_stalled(self, state: State) -> None:
         if state.gap < state.lowest_gap:
@@ -178,14 +240,30 @@ class BlockSchedule:
         if state.stalled >= _PATIENCE and state.hot_set < _WIDEST:
             state.hot_set, state.stalled = min(2 * state.hot_set, _WIDEST), 0
 
-    def _stop_test(self, state: State) -> bool:
+    def stop_test(self, state: State) -> bool:
+        """Note the gap; whether the run may end there."""
         state.gap, closed = self._problem.stop_test(state, state.gradient)
         if not np.isfinite(state.gap):
             raise overflowed(state)
         return closed
 
 
-def lowest(values: np.ndarray, eligible: np.ndarray, count: int, sign: int = 1) -> np.ndarray:
+class _Drawn:
+    """A number for each of n patterns, without order, always the same."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __getitem__(self, index: np.ndarray) -> np.ndarray:
+        return index.astype(np.uint32) * np.uint32(2654435761)  # modulo 2^32
+
+
+def lowest(
+    values: np.ndarray | _Drawn, eligible: np.ndarray, count: int, sign: int = 1
+) -> np.ndarray:
     """The indices of the `count` lowest eligible values, in order of index (sign -1: highest).
 
     Among equals the lower index goes first. Only the value at the border is taken from numpy's
@@ -193,6 +271,8 @@ def lowest(values: np.ndarray, eligible: np.ndarray, count: int, sign: int = 1) 
     values would be as large as all else a run holds.
     """
     kept = np.empty(0, np.int64)
+    if count <= 0:
+        return kept
     for start in range(0, len(values), _PIECE):
         here = start + np.flatnonzero(eligible[start : start + _PIECE])
         index = np.concatenate([kept, here])

@@ -1,18 +1,20 @@
 """The `exact` schedule: the paper's loop, iterate by iterate."""
 
 from collections.abc import Callable, Iterator
+from copy import copy
 
 import numpy as np
 from numba import get_num_threads, njit
 
 from bigsvm.errors import UserError
 from bigsvm.solvers.column_cache import ColumnCache
-from bigsvm.solvers.nodes import find_nodes, update_gradient
+from bigsvm.solvers.nodes import find_nodes, three_of_q, update_gradient
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT, WORKING, State
 from bigsvm.threads import threads
 
 _CLOSED, _MISSING, _PAUSED, _OVERFLOWED = range(4)
+_NOBODY, _ANYBODY, _SCOUT = range(3)
 # So many steps in one compiled call, a few milliseconds: nobody waits longer for an answer.
 _BURST = 256
 # With fewer patterns, waiting for the other threads costs more than they save on a few columns.
@@ -33,34 +35,45 @@ class ExactSchedule:
         self._problem = problem
         self._cache = ColumnCache(problem.backend, space)
 
+    def sibling(self, problem: Problem) -> "ExactSchedule":
+        """The same for other labels of the same patterns: the kernel columns are shared."""
+        other = copy(self)
+        other._problem = problem
+        return other
+
     def run(
         self,
         state: State,
         pause: Callable[[int], int] = lambda iteration: iteration + 1,
         leave_at: float = -np.inf,
+        scouts: np.ndarray | None = None,
     ) -> Iterator[State]:
         """Take steps until the gap is closed.
 
         Yields, with `state` up to date, at the iteration ``pause(iteration)`` names as the next,
-        after every step from a gap of `leave_at` or less, and now and then in between.
+        after every step from a gap of `leave_at` or less, after every one with which a pattern of
+        the mask `scouts` has joined, and now and then in between.
         """
         worth_threads = len(state.alpha) >= _WORTH_THREADS
+        scouts = np.zeros(len(state.alpha), bool) if scouts is None else scouts
         with threads(get_num_threads() if worth_threads else 1):
-            yield from self._bursts(state, pause, leave_at)
+            yield from self._bursts(state, pause, leave_at, scouts)
 
     def _bursts(
-        self, state: State, pause: Callable[[int], int], leave_at: float
+        self, state: State, pause: Callable[[int], int], leave_at: float, scouts: np.ndarray
     ) -> Iterator[State]:
         problem, cache = self._problem, self._cache
-        nodes = np.array([*find_nodes(state.gradient, state.role), False])
+        nodes = np.array([*find_nodes(state.gradient, state.role), _NOBODY])
+        C = np.broadcast_to(problem.C, len(state.alpha))
         until = state.iteration + 1
         while True:
             why, state.iteration, state.gap = _steps(
                 state.alpha,
                 state.gradient,
                 state.role,
-                problem.y,
-                1.0 / problem.C,
+                problem.signs,
+                C,
+                problem.intercept,
                 problem.tolerance,
                 cache.columns,
                 cache.slot,
@@ -69,6 +82,7 @@ class ExactSchedule:
                 state.iteration,
                 min(until, pause(state.iteration)),
                 leave_at,
+                scouts,
             )
             if why == _CLOSED:
                 return
@@ -99,8 +113,9 @@ def _steps(  # type: ignore[no-untyped-def]
     alpha,
     gradient,
     role,
-    y,
-    diagonal,
+    signs,
+    C,
+    intercept,
     tolerance,
     columns,
     slot,
@@ -109,16 +124,17 @@ def _steps(  # type: ignore[no-untyped-def]
     iteration,
     until,
     leave_at,
+    scouts,
 ):
     """Section 1 of the design, until something is wanted of the caller: why, iteration, gap.
 
-    `nodes` are idle, toward, away, and whether the first of them has joined already.
+    `nodes` are idle, toward, away, and who has joined in this iteration.
     """
     while True:
         idle = nodes[0]
-        if idle >= 0 and gradient[idle] < 0 and not nodes[3]:
+        if idle >= 0 and gradient[idle] < 0 and nodes[3] == _NOBODY:
             role[idle] = WORKING
-            nodes[3] = True
+            nodes[3] = _SCOUT if scouts[idle] else _ANYBODY
             if (gradient[idle], idle) < (gradient[nodes[1]], nodes[1]):
                 nodes[1] = idle
         s, v = nodes[1], nodes[2]
@@ -126,14 +142,13 @@ def _steps(  # type: ignore[no-untyped-def]
         if not np.isfinite(gap):
             return _OVERFLOWED, iteration, gap
         # In a hot set all weight may come to lie on one pattern, which then has nobody to give to.
-        if s == v or (gap <= tolerance and not nodes[3]):
+        if s == v or (gap <= tolerance and nodes[3] == _NOBODY):
             return _CLOSED, iteration, gap
         if slot[s] < 0 or slot[v] < 0:
             return _MISSING, iteration, gap
         k_s, k_v = columns[slot[s]], columns[slot[v]]
         last_used[slot[s]] = last_used[slot[v]] = iteration
-        q_ss, q_vv = np.float64(k_s[s]) + diagonal, np.float64(k_v[v]) + diagonal
-        q_sv = np.float64(y[s] * y[v]) * np.float64(k_s[v])
+        q_ss, q_vv, q_sv = three_of_q(signs, C, intercept, k_s, k_v, s, v)
         step = min(gap / (q_ss + q_vv - 2 * q_sv), alpha[v])
         if not step > 0:
             return _OVERFLOWED, iteration, gap
@@ -143,11 +158,12 @@ def _steps(  # type: ignore[no-untyped-def]
         if alpha[v] == 0:
             role[v] = WORKING
         nodes[0], nodes[1], nodes[2] = update_gradient(
-            gradient, role, y, k_s, k_v, s, v, step, diagonal
+            gradient, role, signs, C, intercept, k_s, k_v, s, v, step
         )
-        nodes[3] = False
+        joined = nodes[3]
+        nodes[3] = _NOBODY
         iteration += 1
-        if iteration >= until or gap <= leave_at:
+        if iteration >= until or gap <= leave_at or joined == _SCOUT:
             return _PAUSED, iteration, gap
 
 

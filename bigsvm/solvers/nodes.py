@@ -36,20 +36,21 @@ def find_nodes(gradient: np.ndarray, role: np.ndarray) -> tuple[int, int, int]:
 
 @njit(cache=True, nogil=True)
 def update_gradient(  # type: ignore[no-untyped-def]
-    gradient, role, y, k_s, k_v, s, v, step, diagonal
+    gradient, role, signs, C, intercept, k_s, k_v, s, v, step
 ):
     """Add ``step (Q_s - Q_v)`` to the gradient and find its new nodes, in one sweep.
 
-    `k_s` and `k_v` are kernel columns, without labels and without the diagonal 1/C of Q. Returns
+    `k_s` and `k_v` are kernel columns: without signs, intercept and the diagonal 1/C of Q. Returns
     the nodes as `find_nodes` does.
     """
     n = gradient.shape[0]
-    held = hold_out(gradient, role, y, k_s, k_v, s, v, step, diagonal)
+    held = hold_out(gradient, role, signs, C, intercept, k_s, k_v, s, v, step)
+    factors = step, np.float64(signs[s]), np.float64(signs[v]), intercept
     extremes = np.empty((3, -(-n // _BLOCK)))
     if n < WORTH_THREADS:
-        _sweep_all(gradient, role, y, k_s, k_v, step, y[s], y[v], extremes)
+        _sweep_all(gradient, role, signs, k_s, k_v, factors, extremes)
     else:
-        _sweep_all_in_parallel(gradient, role, y, k_s, k_v, step, y[s], y[v], extremes)
+        _sweep_all_in_parallel(gradient, role, signs, k_s, k_v, factors, extremes)
     found = np.full(3, -1)
     for kind in range(3):
         block = np.argmax(extremes[2]) if kind == 2 else np.argmin(extremes[kind])
@@ -59,26 +60,26 @@ def update_gradient(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _sweep_all(gradient, role, y, k_s, k_v, step, y_s, y_v, extremes):  # type: ignore[no-untyped-def]
+def _sweep_all(gradient, role, signs, k_s, k_v, factors, extremes):  # type: ignore[no-untyped-def]
     for block in range(extremes.shape[1]):
-        _sweep_block(gradient, role, y, k_s, k_v, step, y_s, y_v, extremes, block)
+        _sweep_block(gradient, role, signs, k_s, k_v, factors, extremes, block)
 
 
 @njit(cache=True, nogil=True, parallel=True)
 def _sweep_all_in_parallel(  # type: ignore[no-untyped-def]
-    gradient, role, y, k_s, k_v, step, y_s, y_v, extremes
+    gradient, role, signs, k_s, k_v, factors, extremes
 ):
     for block in prange(extremes.shape[1]):
-        _sweep_block(gradient, role, y, k_s, k_v, step, y_s, y_v, extremes, block)
+        _sweep_block(gradient, role, signs, k_s, k_v, factors, extremes, block)
 
 
 @njit(cache=True, nogil=True)
 def _sweep_block(  # type: ignore[no-untyped-def]
-    gradient, role, y, k_s, k_v, step, y_s, y_v, extremes, block
+    gradient, role, signs, k_s, k_v, factors, extremes, block
 ):
     start, stop = block * _BLOCK, min((block + 1) * _BLOCK, gradient.shape[0])
     low_idle, low_working, high_support = sweep(
-        gradient, role, y, k_s, k_v, step, y_s, y_v, start, stop
+        gradient, role, signs, k_s, k_v, factors, start, stop
     )
     extremes[0, block] = low_idle
     extremes[1, block] = low_working
@@ -86,16 +87,25 @@ def _sweep_block(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def hold_out(gradient, role, y, k_s, k_v, s, v, step, diagonal):  # type: ignore[no-untyped-def]
+def three_of_q(signs, C, intercept, k_s, k_v, s, v):  # type: ignore[no-untyped-def]
+    """Q_ss, Q_vv and Q_sv."""
+    sign_s, sign_v = np.float64(signs[s]), np.float64(signs[v])
+    q_ss = sign_s * sign_s * (np.float64(k_s[s]) + intercept) + 1.0 / C[s]
+    q_vv = sign_v * sign_v * (np.float64(k_v[v]) + intercept) + 1.0 / C[v]
+    return q_ss, q_vv, sign_s * sign_v * (np.float64(k_s[v]) + intercept)
+
+
+@njit(cache=True, nogil=True)
+def hold_out(gradient, role, signs, C, intercept, k_s, k_v, s, v, step):  # type: ignore[no-untyped-def]
     """Take s and v out of the coming sweep; returns their new derivatives and their roles.
 
     The diagonal of Q concerns them alone. After a full step both have the same derivative but for
     rounding, so that the choice between them hangs on the last bit: it must be the bit of
     step (Q_s - Q_v), computed in this order.
     """
-    q_sv = np.float64(y[s]) * np.float64(y[v]) * np.float64(k_s[v])
-    new_s = gradient[s] + step * ((np.float64(k_s[s]) + diagonal) - q_sv)
-    new_v = gradient[v] + step * (q_sv - (np.float64(k_v[v]) + diagonal))
+    q_ss, q_vv, q_sv = three_of_q(signs, C, intercept, k_s, k_v, s, v)
+    new_s = gradient[s] + step * (q_ss - q_sv)
+    new_v = gradient[v] + step * (q_sv - q_vv)
     held = (new_s, new_v, role[s], role[v])
     role[s] = role[v] = _LEFT_OUT
     return held
@@ -114,17 +124,24 @@ def put_back(gradient, role, s, v, held, idle, toward, away):  # type: ignore[no
 
 
 @njit(cache=True, nogil=True)
-def sweep(gradient, role, y, k_s, k_v, step, y_s, y_v, start, stop):  # type: ignore[no-untyped-def]
-    """Update the gradient from start to stop; returns the extremes over idle, working, support."""
-    y_s, y_v = np.float64(y_s), np.float64(y_v)
+def sweep(gradient, role, signs, k_s, k_v, factors, start, stop):  # type: ignore[no-untyped-def]
+    """Update the gradient from start to stop; returns the extremes over idle, working, support.
+
+    `factors` are the step, the signs of s and v, and the intercept.
+    """
+    step, sign_s, sign_v, intercept = factors
+    shift = intercept * (sign_s - sign_v)
     whole = start + (stop - start) // _LANES * _LANES
     low_idle, low_working, high_support = np.inf, np.inf, -np.inf
     if whole > start:
         lanes = np.empty((3, _LANES))
-        _sweep_lanes(gradient, role, y, k_s, k_v, step, y_s, y_v, start, whole, lanes)
+        _sweep_lanes(
+            gradient, role, signs, k_s, k_v, step, sign_s, sign_v, shift, start, whole, lanes
+        )
         low_idle, low_working, high_support = lanes[0].min(), lanes[1].min(), lanes[2].max()
     for i in range(whole, stop):
-        g = gradient[i] + step * (y[i] * (y_s * np.float64(k_s[i]) - y_v * np.float64(k_v[i])))
+        difference = sign_s * np.float64(k_s[i]) - sign_v * np.float64(k_v[i]) + shift
+        g = gradient[i] + step * (signs[i] * difference)
         gradient[i] = g
         if role[i] == IDLE:
             low_idle = min(low_idle, g)
@@ -148,7 +165,19 @@ def locate(gradient, role, kind, extreme, start, stop):  # type: ignore[no-untyp
 
 @intrinsic
 def _sweep_lanes(  # type: ignore[no-untyped-def]
-    typing_context, gradient, role, y, k_s, k_v, step, y_s, y_v, start, stop, extremes
+    typing_context,
+    gradient,
+    role,
+    signs,
+    k_s,
+    k_v,
+    step,
+    sign_s,
+    sign_v,
+    shift,
+    start,
+    stop,
+    extremes,
 ):
     """`sweep` from start to stop, eight patterns at a time; the extremes by lane.
 
@@ -178,7 +207,7 @@ def _sweep_lanes(  # type: ignore[no-untyped-def]
             return ir.Constant(wide, [value] * _LANES)
 
         arrays = [vectors(position) for position in range(5)]
-        factors = [everywhere(value) for value in arguments[5:8]]
+        factors = [everywhere(value) for value in arguments[5:9]]
         before = builder.block
         loop = builder.append_basic_block("patterns")
         after = builder.append_basic_block("done")
@@ -186,16 +215,19 @@ def _sweep_lanes(  # type: ignore[no-untyped-def]
 
         builder.position_at_end(loop)
         i = builder.phi(integer)
-        i.add_incoming(arguments[8], before)
+        i.add_incoming(arguments[9], before)
         best = [builder.phi(wide) for _ in range(3)]
         for kept, worst in zip(best, (np.inf, np.inf, -np.inf), strict=True):
             kept.add_incoming(constant(worst), before)
-        old, roles, labels, column_s, column_v = (load(array, i) for array in arrays)
+        old, roles, own, column_s, column_v = (load(array, i) for array in arrays)
         difference = builder.fsub(
             builder.fmul(factors[1], builder.fpext(column_s, wide)),
             builder.fmul(factors[2], builder.fpext(column_v, wide)),
         )
-        change = builder.fmul(builder.sitofp(labels, wide), difference)
+        difference = builder.fadd(difference, factors[3])
+        if own.type != wide:  # plain labels
+            own = builder.sitofp(own, wide)
+        change = builder.fmul(own, difference)
         new = builder.fadd(old, builder.fmul(factors[0], change))
         data, kind = arrays[0]
         builder.store(new, builder.bitcast(builder.gep(data, [i]), kind), align=8)
@@ -212,15 +244,15 @@ def _sweep_lanes(  # type: ignore[no-untyped-def]
             kept.add_incoming(updated[-1], loop)
         following = builder.add(i, integer(_LANES))
         i.add_incoming(following, loop)
-        builder.cbranch(builder.icmp_signed("<", following, arguments[9]), loop, after)
+        builder.cbranch(builder.icmp_signed("<", following, arguments[10]), loop, after)
 
         builder.position_at_end(after)
-        result = context.make_array(signature.args[10])(context, builder, arguments[10]).data
+        result = context.make_array(signature.args[11])(context, builder, arguments[11]).data
         result = builder.bitcast(result, wide.as_pointer())
         for row, lanes in enumerate(updated):
             builder.store(lanes, builder.gep(result, [integer(row)]), align=8)
         return context.get_dummy_value()
 
     double, index = types.float64, types.intp
-    arrays = (gradient, role, y, k_s, k_v)
-    return types.void(*arrays, double, double, double, index, index, extremes), emit
+    arrays = (gradient, role, signs, k_s, k_v)
+    return types.void(*arrays, *[double] * 4, index, index, extremes), emit

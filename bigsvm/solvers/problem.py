@@ -1,54 +1,146 @@
 """The optimisation problem a solver is given."""
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigsvm.backends import Backend
-from bigsvm.solvers.state import IDLE, SUPPORT, State
+from bigsvm.errors import UserError
+from bigsvm.solvers.state import IDLE, SUPPORT, WORKING, State
 
 # Rows gathered at once, whatever the memory limit: the order of a sum is part of its bits.
-_ROWS = 2**15
+ROWS = 2**15
 
 
-@dataclass(frozen=True)
+class Verified(NamedTuple):
+    """The last iterate under a gradient computed from alpha alone, and whether it may be the end.
+
+    It is a `State`, or where there are more than two classes their `ClassStates`.
+    """
+
+    final: Any
+    gap: float
+    may_end: bool
+
+
 class Problem:
-    """Minimise 1/2 a'Qa over the simplex, with Q = y y' k + I/C.
+    """Minimise 1/2 a'Qa over a >= 0, sum_i t_i a_i = 1, with Q = y y' (k + b0) + diag(1 / C_i).
 
-    Attributes
+    What is solved is the plain problem of alpha_i = t_i a_i, which lies on the simplex: its signs
+    are y_i / t_i instead of y_i, its C_i is that of the pattern times t_i^2. Without weights it is
+    the same problem in the same bits.
+
+    Parameters
     ----------
     backend : Backend
         Serves the kernel.
     y : (n,) int8
         Labels, -1 and +1.
-    C : float
+    C : float or (n,) float64
+        One for all, or one for each pattern (sample weights, class weights); where it is 0 the
+        pattern takes no part.
     algorithm : {"fw", "mfw"}
     tolerance : float
         Stop at a gap no larger than this.
+    margin : (n,) float64, optional
+        The weights t of a weighted SVM: the margin asked of each pattern, in units of the common
+        one. Default: 1. Where it is 0 the pattern takes no part.
+    intercept : float
+        The b0 added to the kernel; the decision gets b0 sum_i a_i y_i.
+
+    Attributes
+    ----------
+    signs : (n,) int8, or float64 where there are weights
+        y_i / t_i; 0 for a pattern that takes no part: its derivative is 0 then, it never joins.
+    C : float or (n,) float64
+        As seen from alpha: C_i t_i^2.
     """
 
-    backend: Backend
-    y: np.ndarray
-    C: float
-    algorithm: str
-    tolerance: float
+    def __init__(
+        self,
+        backend: Backend,
+        y: np.ndarray,
+        C: float | np.ndarray,
+        algorithm: str,
+        tolerance: float,
+        margin: np.ndarray | None = None,
+        intercept: float = 0.0,
+    ) -> None:
+        self.backend = backend
+        self.y = y
+        self.algorithm = algorithm
+        self.tolerance = tolerance
+        self.intercept = float(intercept)
+        self._C_given = C
+        self.signs: np.ndarray
+        self.C: float | np.ndarray
+        self.ask(margin)
+
+    def ask(self, margin: np.ndarray | None) -> None:
+        """Ask another margin of each pattern; None asks the same of all."""
+        if margin is None and np.ndim(self._C_given) == 0:
+            self.signs, self.C = self.y, self._C_given
+            return
+        signs = self.y.astype(np.float64)
+        C = self._C_given
+        if margin is not None:
+            np.divide(signs, margin, out=signs, where=margin > 0)
+            C = C * margin
+            C *= margin
+        signs[C == 0] = 0.0
+        if not signs.any():
+            raise UserError("no pattern has a weight above 0; give some of them one")
+        self.signs, self.C = signs, C
+
+    def part(self, index: np.ndarray, backend: Backend) -> "Problem":
+        """The same problem of some patterns alone, which `backend` serves."""
+        part = copy(self)
+        part.backend = backend
+        part.y = self.y[index]
+        part.signs = part.y if self.signs is self.y else self.signs[index]
+        part.C = self.C[index] if isinstance(self.C, np.ndarray) else self.C
+        return part
+
+    @property
+    def n_sums(self) -> int:
+        """How many sums a pass makes of every kernel value."""
+        return 1
 
     def start(self, initial: int, hot_set: int = 0) -> State:
-        """The state with all weight on one pattern."""
-        column = np.empty((1, self.backend.n), np.float32)
-        self.backend.columns(self.backend.gather(np.array([initial])), column, np.array([0]))
-        q = column[0].astype(np.float64)
-        q *= self.y
-        q *= float(self.y[initial])
-        q[initial] += 1.0 / self.C
-        return State.at_vertex(initial, q, self.algorithm, hot_set)
+        """The state with all weight on one pattern: `initial`, or the next that takes part."""
+        initial = self.taking_part(initial)
+        return self.start_at(initial, column_of(initial, self.backend), hot_set)
+
+    def taking_part(self, initial: int) -> int:
+        """The pattern `initial`, or the next that takes part."""
+        if self.signs[initial] != 0:
+            return initial
+        taking_part = np.flatnonzero(self.signs)
+        return int(taking_part[np.searchsorted(taking_part, initial) % len(taking_part)])
+
+    def start_at(self, initial: int, column: np.ndarray, hot_set: int = 0) -> State:
+        """The state with all weight on one pattern, given its kernel column."""
+        q = column.astype(np.float64)
+        q += self.intercept
+        q *= self.signs
+        q *= float(self.signs[initial])
+        q[initial] += 1.0 / self._C_of(initial)
+        alpha = np.zeros(len(q))
+        alpha[initial] = 1.0
+        return State(alpha, q, self._roles(alpha), hot_set=hot_set)
+
+    def state_at(self, alpha: np.ndarray, hot_set: int = 0) -> State:
+        """The state at a point of the simplex; in `mfw`, only its support is in the working set."""
+        return State(alpha, self.gradient(alpha), self._roles(alpha), hot_set=hot_set)
 
     def gradient(self, alpha: np.ndarray) -> np.ndarray:
         """Q alpha, computed from alpha alone."""
         support = np.flatnonzero(alpha)
-        total = self.gradient_change(support[:_ROWS], alpha[support[:_ROWS]])
-        for start in range(_ROWS, len(support), _ROWS):
-            some = support[start : start + _ROWS]
+        total = self.gradient_change(support[:ROWS], alpha[support[:ROWS]])
+        for start in range(ROWS, len(support), ROWS):
+            some = support[start : start + ROWS]
             total += self.gradient_change(some, alpha[some])
         return total
 
@@ -57,10 +149,25 @@ class Problem:
     ) -> np.ndarray:
         """What ``alpha[index] += change`` adds to the gradient; `rows` are those patterns."""
         rows = self.backend.gather(index) if rows is None else rows
-        update = self.backend.matvec(rows, change * self.y[index])
-        update *= self.y
-        update[index] += change / self.C
-        return update
+        coef = self.dual_coef(index, change)
+        return self.of_product(self.backend.matvec(rows, coef), index, change)
+
+    def of_product(self, product: np.ndarray, index: np.ndarray, change: np.ndarray) -> np.ndarray:
+        """`gradient_change`, in place of the kernel product with ``dual_coef(index, change)``."""
+        if self.intercept:
+            product += self.intercept * self.dual_coef(index, change).sum()
+        product *= self.signs
+        product[index] += change / self._C_of(index)
+        return product
+
+    def dual_coef(self, index: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+        """a_i y_i of the patterns `index`, of which alpha is given."""
+        return alpha * self.signs[index]
+
+    def coefficients(self, state: State) -> tuple[np.ndarray, np.ndarray]:
+        """The support vectors at `state`, and what a decision multiplies them with."""
+        support = np.flatnonzero(state.alpha)
+        return support, self.dual_coef(support, state.alpha[support])
 
     def stop_test(self, state: State, gradient: np.ndarray) -> tuple[float, bool]:
         """The gap at `state`'s point under `gradient`, and whether the run may end there."""
@@ -71,3 +178,40 @@ class Problem:
         someone_joins = bool(((state.role == IDLE) & below_zero).any())
         gap = float(highest - lowest)
         return gap, gap <= self.tolerance and not someone_joins
+
+    def verified(self, state: State, final: State) -> Verified:
+        """Recompute the gradient of `final`: `state`, or one ahead of it whose gradient is not."""
+        if final is not state:
+            final = self._caught_up(state, final)
+        if final.drift is None:
+            gradient = self.gradient(final.alpha)
+            difference = np.subtract(gradient, final.gradient)
+            drift = float(max(difference.max(), -difference.min()))
+            del difference  # as large as all else
+            final = replace(final, gradient=gradient, drift=drift)
+        return Verified(final, *self.stop_test(final, final.gradient))
+
+    def _caught_up(self, state: State, ahead: State) -> State:
+        """A state ahead of another, with the gradient that belongs to it."""
+        change = ahead.alpha - state.alpha
+        moved = np.flatnonzero(change)
+        change = change[moved]
+        gradient = self.gradient_change(moved, change)
+        gradient += state.gradient
+        return replace(ahead, gradient=gradient)
+
+    def _roles(self, alpha: np.ndarray) -> np.ndarray:
+        role = np.full(len(alpha), WORKING if self.algorithm == "fw" else IDLE, np.int8)
+        role[self.signs == 0] = IDLE
+        role[alpha > 0] = SUPPORT
+        return role
+
+    def _C_of(self, index: int | np.ndarray) -> float | np.ndarray:
+        return self.C[index] if isinstance(self.C, np.ndarray) else self.C
+
+
+def column_of(index: int, backend: Backend) -> np.ndarray:
+    """The kernel column of one pattern."""
+    column = np.empty((1, backend.n), np.float32)
+    backend.columns(backend.gather(np.array([index])), column, np.array([0]))
+    return column[0]

@@ -14,7 +14,7 @@ class State:
     Attributes
     ----------
     alpha : (n,) float64
-        A point of the simplex.
+        A point of the simplex. With weights t it is t_i a_i; see `Problem`.
     gradient : (n,) float64
         Q alpha.
     role : (n,) int8
@@ -28,6 +28,10 @@ class State:
     hot_set, lowest_gap, stalled
         Of the block schedule: the width of its hot sets, which it widens after some passes
         (`stalled`) without a new lowest gap.
+    round : int
+        Of a re-weighted SVM, counted from 1.
+    margin : (n,) float64 or None
+        The weights that the rounds before have led to.
     """
 
     alpha: np.ndarray
@@ -40,17 +44,8 @@ class State:
     hot_set: int = 0
     lowest_gap: float = float("inf")
     stalled: int = 0
-
-    @classmethod
-    def at_vertex(
-        cls, initial: int, column: np.ndarray, algorithm: str, hot_set: int = 0
-    ) -> "State":
-        """Start from one pattern; `column` is its column of Q."""
-        alpha = np.zeros(len(column))
-        alpha[initial] = 1.0
-        role = np.full(len(column), WORKING if algorithm == "fw" else IDLE, np.int8)
-        role[initial] = SUPPORT
-        return cls(alpha, column, role, hot_set=hot_set)
+    round: int = 1
+    margin: np.ndarray | None = None
 
     def of(self, index: np.ndarray) -> "State":
         """The same iterate of some patterns alone."""
@@ -63,9 +58,18 @@ class State:
         ahead.iteration, ahead.gap, ahead.drift = part.iteration, part.gap, None
         return ahead
 
+    def reached(self, limit: int) -> bool:
+        """Whether so many iterations have been made."""
+        return self.iteration >= limit
+
+    def correct(self, recomputed: "State") -> None:
+        """Take a gradient that was computed from alpha alone: the running one had drifted."""
+        self.gradient = recomputed.gradient
+
     @property
     def nbytes(self) -> int:
-        return self.alpha.nbytes + self.gradient.nbytes + self.role.nbytes
+        arrays = (self.alpha, self.gradient, self.role, self.margin)
+        return sum(array.nbytes for array in arrays if array is not None)
 
     @property
     def n_support(self) -> int:
@@ -74,6 +78,12 @@ class State:
     @property
     def n_working(self) -> int:
         return int(np.count_nonzero(self.role))
+
+    @property
+    def level(self) -> float:
+        """a'Qa, about what the decision values of support vectors are; not by BLAS: same bits."""
+        support = np.flatnonzero(self.alpha)
+        return float(np.sum(self.alpha[support] * self.gradient[support]))
 
     @property
     def objective(self) -> float:

@@ -1,0 +1,85 @@
+"""What can be chosen when C and sigma are tuned."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+_SPREAD_KEYS = {"from", "to", "count"}
+
+
+def _spread(value: Any) -> Any:
+    """``{from: 1e-5, to: 1e5, count: 11}`` as a list, evenly spaced in the logarithm."""
+    if not isinstance(value, dict):
+        return value
+    if set(value) != _SPREAD_KEYS:
+        raise ValueError("a grid is a list, or {from: 1e-5, to: 1e5, count: 11}")
+    first, last, count = (value[key] for key in ("from", "to", "count"))
+    if not all(isinstance(end, int | float) and 0 < end < float("inf") for end in (first, last)):
+        raise ValueError("from and to are numbers above 0")
+    if not isinstance(count, int) or not 2 <= count <= 1000:
+        raise ValueError("count is a whole number, 2 to 1000")
+    ratio = last / first
+    # Twelve digits, so that decades are decades.
+    return [float(f"{first * ratio ** (i / (count - 1)):.12g}") for i in range(count)]
+
+
+Positive = Annotated[float, Field(gt=0)]
+Spread = Annotated[list[Positive], BeforeValidator(_spread), Field(min_length=1, max_length=1000)]
+
+
+class TuneOptions(BaseModel):
+    """The section `tune` of a config.
+
+    Parameters
+    ----------
+    C : list of float, or {from, to, count}
+        Default: the paper's, 1e-5 to 1e5 by factors of 10.
+    sigma : list of float, or {from, to, count}
+        Widths of an rbf or laplacian kernel. Default: 1/16 to 64 by factors of 2 (the paper does
+        not tell its own). Other kernels are taken as `model.kernel` has them.
+    algorithms : list of {"fw", "mfw"}, optional
+        Default: `model.algorithm`.
+    folds : int
+    subsample : int, optional
+        Tune on so many training patterns, drawn by `seed`, in the proportions of the classes.
+    seed : int
+        Of the folds and of the subsample.
+    max_iterations : int
+        For each training. A large C may need millions of steps for the last digits of the gap,
+        which no fold is large enough to see.
+    metric : {"accuracy", "balanced_accuracy"}
+        What the best point has most of.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    C: Spread = Field(default=[10.0**power for power in range(-5, 6)])
+    sigma: Spread | None = None
+    algorithms: list[Literal["fw", "mfw"]] | None = Field(default=None, min_length=1)
+    folds: int = Field(default=10, ge=2, le=1000)
+    subsample: int | None = Field(default=None, ge=4)
+    seed: int = Field(default=0, ge=0)
+    max_iterations: int = Field(default=100_000, ge=1)
+    metric: Literal["accuracy", "balanced_accuracy"] = "accuracy"
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_booleans(cls, value: Any) -> Any:
+        if isinstance(value, bool) or (isinstance(value, list) and True in map(_is_bool, value)):
+            raise ValueError("true and false are not possible here")
+        return value
+
+    @field_validator("C", "sigma", "algorithms")
+    @classmethod
+    def _each_once(cls, values: list | None) -> list | None:
+        for place, value in enumerate(values or []):
+            if value in (values or [])[:place]:
+                raise ValueError(f"{value} is given twice")
+        return values
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+SIGMA = [2.0**power for power in range(-4, 7)]

@@ -1,0 +1,111 @@
+"""What is settled before the first training of a tuning: patterns, folds and grid."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigsvm.config import Config
+from bigsvm.cross_validation import Grid, Split, Unit
+from bigsvm.errors import UserError
+from bigsvm.folds import stratified_folds, stratified_sample
+from bigsvm.kernels import Kernel
+from bigsvm.memory import resident_set
+from bigsvm.solvers import ARITHMETIC
+from bigsvm.solvers.nodes import WORTH_THREADS
+from bigsvm.store import Dataset, verified_fingerprint
+from bigsvm.train import initial_pattern
+from bigsvm.tune_options import SIGMA, TuneOptions
+
+# Beside matrices and rows: what threads hold of their solutions.
+_ROOM = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """All that is settled before the first training."""
+
+    options: TuneOptions
+    grid: Grid
+    sigmas: list[float | None]
+    index: np.ndarray
+    split: Split
+    units: list[Unit]
+    identity: dict[str, Any]
+
+
+def set_up(config: Config, dataset: Dataset) -> Tuning:
+    """The patterns, their folds and the grid; what cannot work is known here."""
+    options, solver, form = config.tune, config.solver, config.model.kernel
+    assert options is not None
+    has_width = form.name in ("rbf", "laplacian")
+    if options.sigma is not None and not has_width:
+        raise UserError(f"tune.sigma: the {form.name} kernel has no sigma; leave it out")
+    sigmas: list[float | None] = [*(options.sigma or SIGMA)] if has_width else [None]
+    rates = [
+        form.rate if sigma is None else type(form)(name=form.name, sigma=sigma).rate
+        for sigma in sigmas
+    ]
+    algorithms: list[str] = (
+        [*options.algorithms] if options.algorithms else [config.model.algorithm]
+    )
+    if unknown := set(algorithms) - {"fw", "mfw"}:
+        raise UserError(f"model.algorithm = {unknown.pop()!r}: set tune.algorithms to fw or mfw")
+    matrices_that_fit(config, min(dataset.n, options.subsample or dataset.n), dataset.d)
+    fingerprint = verified_fingerprint(dataset)
+    labels = dataset.labels()
+    index = np.arange(len(labels))
+    if options.subsample is not None:
+        index = stratified_sample(labels, options.subsample, options.seed)
+    y = labels[index]
+    fold_of = stratified_folds(y, options.folds, options.seed)
+    initial = []
+    for fold in range(options.folds):
+        trained_on = np.flatnonzero(fold_of != fold)
+        initial.append(int(trained_on[initial_pattern(solver, len(trained_on))]))
+    grid = Grid(
+        tuple(Kernel(form.name, rate, form.coef0, form.degree) for rate in rates),
+        tuple(options.C),
+        tuple(algorithms),
+        solver.tolerance,
+        options.max_iterations,
+        dataset.d if config.model.C_scale == "normalized" else None,
+    )
+    identity = {
+        "data": fingerprint[:16],
+        "rows": dataset.n,
+        "subsample": options.subsample,
+        "folds": options.folds,
+        "seed": options.seed,
+        "algorithms": list(algorithms),
+        "C": list(options.C),
+        "C_scale": config.model.C_scale,
+        "kernel": form.name,
+        "gamma": rates,
+        "coef0": form.coef0,
+        "degree": form.degree,
+        "tolerance": solver.tolerance,
+        "max_iterations": options.max_iterations,
+        "initial": solver.initial if solver.initial != "random" else f"random {solver.seed}",
+        "arithmetic": ARITHMETIC,
+    }
+    units = [Unit(kernel, fold) for kernel in range(len(rates)) for fold in range(options.folds)]
+    split = Split(y, fold_of, tuple(initial))
+    return Tuning(options, grid, sigmas, index, split, units, identity)
+
+
+def matrices_that_fit(config: Config, n: int, d: int) -> int:
+    """How many whole kernel matrices there is room for; none is a UserError."""
+    room = config.solver.memory_limit - resident_set() - 8 * n * d - _ROOM
+    count = room // (4 * n * n)
+    # From there on a sweep is divided among threads, and the folds would be in each other's way.
+    if count >= 1 and n < WORTH_THREADS:
+        return count
+    most = min(int((max(room, 0) / 4) ** 0.5), WORTH_THREADS - 1)
+    takes = f"the kernel matrix of {n:,} patterns takes {4 * n * n / 2**20:,.0f} MiB"
+    limit = f"solver.memory_limit = {config.solver.memory_limit / 2**20:,.0f} MiB"
+    raise UserError(
+        f"tune.subsample: {takes}; {limit} leaves room for {most:,} patterns: take no more, or "
+        f"raise solver.memory_limit (beyond {WORTH_THREADS - 1:,} patterns tuning needs a "
+        "subsample in any case)"
+    )

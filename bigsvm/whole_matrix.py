@@ -1,0 +1,259 @@
+"""Training on a kernel matrix that is held whole: one compiled call for every C.
+
+For some thousands of patterns the matrix fits in memory. It is then a column cache in which nothing
+is ever missing, so the steps are those of the exact schedule, and the iterates the same bits.
+
+One matrix serves every fold of a cross-validation: patterns held out take no part, yet the sweep
+keeps their derivatives up to date like all others, and those are their decision values.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from bigsvm.kernels import Kernel, block_of, columns
+from bigsvm.solvers.exact import _CLOSED, _PAUSED, _steps
+from bigsvm.solvers.state import IDLE, SUPPORT, WORKING
+
+HELD_OUT = -1  # a role that no node of a step has
+CONVERGED, MAX_ITERATIONS, OVERFLOWED, STOPPED = range(4)
+# So many steps before somebody asks whether to stop: a few milliseconds, at most some dozens.
+_BURST = 4096
+
+
+@dataclass(frozen=True)
+class Solutions:
+    """One solution for each C.
+
+    Attributes
+    ----------
+    alpha : (runs, n) float64
+        Points of the simplex; 0 where a pattern is held out.
+    decisions : (runs, n) float64
+        f(x_i) = sum_j alpha_j y_j k(x_j, x_i) for all patterns, those held out too.
+    iterations, working : (runs,) int64
+        Steps taken, and the size of the working set.
+    gap : (runs,) float64
+        Under a gradient computed from alpha alone.
+    status : (runs,) int64
+        CONVERGED, MAX_ITERATIONS, OVERFLOWED (the numbers left the range of floating point), or
+        STOPPED from outside.
+    """
+
+    alpha: np.ndarray
+    decisions: np.ndarray
+    iterations: np.ndarray
+    working: np.ndarray
+    gap: np.ndarray
+    status: np.ndarray
+
+    @property
+    def converged(self) -> np.ndarray:
+        """Whether the gap was closed, (runs,) bool."""
+        return self.status == CONVERGED
+
+    @property
+    def support(self) -> np.ndarray:
+        """The number of support vectors, (runs,) int64."""
+        return np.count_nonzero(self.alpha, axis=1)
+
+
+def kernel_matrix(kernel: Kernel, rows: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:
+    """k(row j, other i) at [j, i], float32; without `others` the whole matrix of `rows`.
+
+    In single precision, as everywhere: the same values a column cache would hold, in half the
+    memory. Uses numba's threads, so only one caller at a time.
+    """
+    block = block_of(rows if others is None else others)
+    matrix = np.empty((len(rows), block.stop), np.float32)
+    columns(kernel, block, rows, matrix, np.arange(len(rows)))
+    return matrix
+
+
+def solve(
+    matrix: np.ndarray,
+    y: np.ndarray,
+    C: Sequence[float],
+    algorithm: str,
+    tolerance: float = 1e-5,
+    max_iterations: int = 1_000_000,
+    initial: int = 0,
+    held_out: np.ndarray | None = None,
+    stop: np.ndarray | None = None,
+) -> Solutions:
+    """Train for every C, each from the same first pattern.
+
+    One after the other in this thread, without the GIL: threads may each call it, on the same
+    matrix.
+
+    Parameters
+    ----------
+    matrix : (n, n) float32
+        Kernel values of all patterns; see `kernel_matrix`.
+    y : (n,) int8
+        -1 and +1.
+    C : sequence of float
+    algorithm : {"fw", "mfw"}
+    tolerance, max_iterations
+        When to end each run.
+    initial : int
+        The first pattern, by its place in the matrix.
+    held_out : (n,) bool, optional
+        Patterns that take no part in training; they only get decision values.
+    stop : (1,) bool, optional
+        Set it from another thread to leave early.
+    """
+    n, runs = len(y), len(C)
+    held_out = np.zeros(n, bool) if held_out is None else np.array(held_out, bool)
+    if held_out[initial]:
+        raise ValueError(f"the first pattern, {initial}, is held out")
+    solutions = Solutions(
+        np.zeros((runs, n)),
+        np.empty((runs, n)),
+        np.zeros(runs, np.int64),
+        np.zeros(runs, np.int64),
+        np.zeros(runs),
+        np.full(runs, STOPPED),
+    )
+    _solve_each(
+        np.ascontiguousarray(matrix, np.float32),
+        np.array(y, np.int8),
+        np.array(C, np.float64),
+        held_out,
+        algorithm == "mfw",
+        float(tolerance),
+        int(max_iterations),
+        int(initial),
+        np.zeros(1, bool) if stop is None else stop,
+        solutions.alpha,
+        solutions.decisions,
+        solutions.iterations,
+        solutions.working,
+        solutions.gap,
+        solutions.status,
+    )
+    return solutions
+
+
+def decisions(cross: np.ndarray, y: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """Decision values (runs, m) of other rows; ``cross[j, i] = k(pattern j, row i)``, (n, m)."""
+    out = np.empty((len(alpha), cross.shape[1]))
+    for run in range(len(alpha)):
+        _decide(cross, np.array(y, np.int8), alpha[run], out[run])
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _solve_each(  # type: ignore[no-untyped-def]
+    matrix, y, C, held_out, idle_first, tolerance, max_iterations, initial, stop,
+    alpha, decided, iterations, working, gap, status,
+):  # fmt: skip
+    n = len(y)
+    gradient, role = np.empty(n), np.empty(n, np.int8)
+    for run in range(len(C)):
+        _start(matrix, y, C[run], held_out, idle_first, initial, alpha[run], gradient, role)
+        status[run], iterations[run], gap[run] = _solve(
+            matrix, y, C[run], tolerance, max_iterations, stop,
+            alpha[run], gradient, role, decided[run],
+        )  # fmt: skip
+        working[run] = np.sum(role > IDLE)
+        if status[run] == STOPPED:
+            return
+
+
+@njit(cache=True, nogil=True)
+def _start(  # type: ignore[no-untyped-def]
+    matrix, y, C, held_out, idle_first, initial, alpha, gradient, role
+):
+    """All weight on one pattern."""
+    for i in range(len(y)):
+        alpha[i] = 0.0
+        gradient[i] = np.float64(matrix[initial, i]) * y[i] * y[initial]
+        if held_out[i]:
+            role[i] = HELD_OUT
+        else:
+            role[i] = IDLE if idle_first else WORKING
+    gradient[initial] += 1.0 / C
+    alpha[initial] = 1.0
+    role[initial] = SUPPORT
+
+
+@njit(cache=True, nogil=True)
+def _solve(  # type: ignore[no-untyped-def]
+    matrix, y, C, tolerance, max_iterations, stop, alpha, gradient, role, decided
+):
+    """Steps until the gap is closed under a gradient recomputed from alpha, or something ends it.
+
+    Returns status, iterations and that gap.
+    """
+    n = len(y)
+    slot, last_used = np.arange(n).astype(np.int32), np.zeros(n, np.int64)
+    nodes = np.empty(4, np.int64)
+    all_C, no_scouts = np.full(n, C), np.zeros(n, np.bool_)
+    iteration = 0
+    while True:
+        _find_nodes(gradient, role, nodes)
+        why = _PAUSED
+        while why == _PAUSED and iteration < max_iterations:
+            if stop[0]:
+                return STOPPED, iteration, np.inf
+            why, iteration, gap = _steps(
+                alpha, gradient, role, y, all_C, 0.0, tolerance, matrix, slot, last_used, nodes,
+                iteration, min(iteration + _BURST, max_iterations), -np.inf, no_scouts,
+            )  # fmt: skip
+        _decide(matrix, y, alpha, decided)
+        for i in range(n):
+            gradient[i] = y[i] * decided[i] + alpha[i] / C
+        gap, closed = _stop_test(gradient, role, tolerance)
+        if why == _CLOSED and closed:
+            return CONVERGED, iteration, gap
+        if why == _PAUSED:
+            return MAX_ITERATIONS, iteration, gap
+        if why != _CLOSED:
+            return OVERFLOWED, iteration, gap
+        # The running gradient had drifted: go on.
+
+
+@njit(cache=True, nogil=True)
+def _find_nodes(gradient, role, nodes):  # type: ignore[no-untyped-def]
+    """`nodes.find_nodes`, past the patterns held out; and nobody has joined."""
+    nodes[:] = -1
+    for i in range(len(gradient)):
+        g = gradient[i]
+        if role[i] == IDLE:
+            if nodes[0] < 0 or g < gradient[nodes[0]]:
+                nodes[0] = i
+        elif role[i] > IDLE and (nodes[1] < 0 or g < gradient[nodes[1]]):
+            nodes[1] = i
+        if role[i] == SUPPORT and (nodes[2] < 0 or g > gradient[nodes[2]]):
+            nodes[2] = i
+    nodes[3] = False
+
+
+@njit(cache=True, nogil=True)
+def _stop_test(gradient, role, tolerance):  # type: ignore[no-untyped-def]
+    """`Problem.stop_test`, past the patterns held out."""
+    lowest, highest, someone_joins = np.inf, -np.inf, False
+    for i in range(len(gradient)):
+        if role[i] == IDLE and gradient[i] < 0:
+            someone_joins = True
+        if role[i] > IDLE or (role[i] == IDLE and gradient[i] < 0):
+            lowest = min(lowest, gradient[i])
+        if role[i] == SUPPORT:
+            highest = max(highest, gradient[i])
+    gap = highest - lowest
+    return gap, gap <= tolerance and not someone_joins
+
+
+@njit(cache=True, nogil=True)
+def _decide(cross, y, alpha, out):  # type: ignore[no-untyped-def]
+    """sum_j alpha_j y_j cross[j], in the order of the patterns."""
+    out[:] = 0.0
+    for j in range(len(alpha)):
+        if alpha[j] != 0:
+            coef = alpha[j] * y[j]
+            row = cross[j]
+            for i in range(len(out)):
+                out[i] += coef * np.float64(row[i])

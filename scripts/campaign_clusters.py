@@ -1,0 +1,124 @@
+"""Who computes in the trainings of a campaign: themselves, workers of their own, a Dask cluster."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+WORKERS = 2
+
+
+class Cluster:
+    """Nobody but the training itself; the others are derived from it.
+
+    Attributes
+    ----------
+    settings : dict
+        The section `cluster` of the config.
+    seconds_to_start : float
+        In which a training is likely to have begun.
+    """
+
+    seconds_to_start = 1.5
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.settings: dict[str, Any] = {"kind": "none"}
+
+    def workers(self, trainer: int) -> list[int]:
+        """The processes that compute, and that may be killed."""
+        return []
+
+    def mend(self) -> None:
+        """See to it that there are workers again."""
+
+    def close(self) -> None:
+        """End all that was started here."""
+
+
+class LocalWorkers(Cluster):
+    """Workers that the training starts itself, and again where they die."""
+
+    seconds_to_start = 6.0
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.settings = {"kind": "local", "workers": WORKERS}
+
+    def workers(self, trainer: int) -> list[int]:
+        found = []
+        with suppress(psutil.Error):
+            for process in psutil.Process(trainer).children():
+                with suppress(psutil.Error):
+                    if any("spawn_main" in word for word in process.cmdline()):
+                        found.append(process.pid)
+        return found
+
+
+class OutsideCluster(Cluster):
+    """A scheduler and workers that are there before the training, and after it."""
+
+    seconds_to_start = 4.0
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        folder.mkdir()
+        self._file = folder / "scheduler.json"
+        self.settings = {"kind": "scheduler_file", "scheduler_file": str(self._file)}
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self.scheduler = self._start_scheduler()
+        self.mend()
+
+    def workers(self, trainer: int) -> list[int]:
+        return [process.pid for process in self._workers]
+
+    def mend(self) -> None:
+        if self.scheduler.poll() is not None:
+            self._end(*self._workers)
+            self.scheduler = self._start_scheduler()
+        self._workers = [process for process in self._workers if process.poll() is None]
+        options = ("--no-nanny", "--nthreads", "1", "--memory-limit", "0", "--host", "127.0.0.1")
+        while len(self._workers) < WORKERS:
+            self._workers.append(
+                self._start("worker", "--scheduler-file", str(self._file), *options)
+            )
+
+    def close(self) -> None:
+        self._end(*self._workers, self.scheduler)
+
+    def _start_scheduler(self) -> "subprocess.Popen[bytes]":
+        self._file.unlink(missing_ok=True)
+        place = ("--scheduler-file", str(self._file), "--host", "tcp://127.0.0.1", "--port", "0")
+        scheduler = self._start("scheduler", *place)
+        while not (self._file.exists() and self._file.read_text().endswith("}")):
+            if scheduler.poll() is not None:
+                raise RuntimeError(f"no scheduler: {(self._folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.02)
+        return scheduler
+
+    def _start(self, what: str, *arguments: str) -> "subprocess.Popen[bytes]":
+        with (self._folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "dask", what, "--no-dashboard", *arguments],
+                stdout=log, stderr=log, cwd=self._folder,
+                env=os.environ | {"TMPDIR": str(self._folder)},
+            )  # fmt: skip
+
+    def _end(self, *processes: "subprocess.Popen[bytes]") -> None:
+        for process in processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+CLUSTERS: dict[str, type[Cluster]] = {
+    "none": Cluster,
+    "local": LocalWorkers,
+    "outside": OutsideCluster,
+}

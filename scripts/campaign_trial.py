@@ -1,0 +1,252 @@
+"""One training of a campaign: started, waited for, and held to what is promised of it."""
+
+import fcntl
+import json
+import os
+import pty
+import random
+import re
+import select
+import signal
+import subprocess
+import termios
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from campaign_clusters import Cluster
+
+from bigsvm.errors import UserError
+from bigsvm.sealed import read_sealed
+
+MOST_SECONDS = 240  # for a training of a few: longer is a hang
+KILLED = -signal.SIGKILL
+
+# The kinds of deviations.
+OTHER_RESULT, LOST, TRACEBACK = "another result", "an iteration lost", "a traceback"
+TORN, LEFT_OVER, WRONG_END, HUNG = "a torn file", "left over", "a wrong end", "a hang"
+KINDS = (OTHER_RESULT, LOST, TRACEBACK, TORN, LEFT_OVER, WRONG_END, HUNG)
+
+
+class Attempt:
+    """One process of a training; what it says is listened to, if asked on a terminal of its own."""
+
+    def __init__(
+        self, command: list[str], folder: Path, on_terminal: bool = False, **environment: str
+    ) -> None:
+        # Not to a file: an attack limits the size of those.
+        self._ear, mouth = pty.openpty() if on_terminal else os.pipe()
+
+        def prepare() -> None:
+            # A shell's background job would pass an ignored Ctrl-C on.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            if on_terminal:
+                fcntl.ioctl(1, termios.TIOCSCTTY, 0)
+
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=mouth, stderr=mouth, cwd=folder,
+            start_new_session=on_terminal, env=os.environ | environment, preexec_fn=prepare,
+        )  # fmt: skip
+        os.close(mouth)
+        self.pid, self.poll = self.process.pid, self.process.poll
+        self.send_signal = self.process.send_signal
+        self._said = b""
+        self._hung_up = threading.Event()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        with suppress(OSError):  # of a terminal that everybody has left
+            while not self._hung_up.is_set():
+                if select.select([self._ear], [], [], 0.05)[0]:
+                    said = os.read(self._ear, 2**16)
+                    if not said:
+                        break
+                    self._said += said
+        os.close(self._ear)
+
+    def hang_up(self) -> None:
+        """Close the terminal."""
+        self._hung_up.set()
+        self._listener.join()
+
+    @property
+    def said(self) -> str:
+        return self._said.decode(errors="replace")
+
+    def wait(self) -> int | None:
+        """The exit code; None if it hangs.
+
+        Time in which all of this was stopped, or the machine asleep, does not count.
+        """
+        patience = float(MOST_SECONDS)
+        while patience > 0:
+            before = time.monotonic()
+            try:
+                return self.process.wait(timeout=1)
+            except subprocess.TimeoutExpired:
+                patience -= min(2.0, time.monotonic() - before)
+        self.process.kill()
+        self.process.wait()
+        return None
+
+    def is_silent(self) -> bool:
+        """Whether all who could speak, its own workers too, are gone."""
+        for _ in range(30):
+            self._listener.join(timeout=1)
+            if not self._listener.is_alive():
+                return True
+        return False
+
+
+@dataclass
+class Trial:
+    """One run, to be attacked.
+
+    Attributes
+    ----------
+    command : list of str
+        Starts the training, and goes on with it.
+    run_dir, store, scratch : Path
+        Its own run directory and data; a folder for the tricks of this trial.
+    iterations : int
+        How many the undisturbed run took.
+    cluster : Cluster
+        Who computes.
+    chance : random.Random
+    deviations : list of (kind, words)
+        All that was not as promised.
+    """
+
+    command: list[str]
+    run_dir: Path
+    store: Path
+    scratch: Path
+    iterations: int
+    cluster: Cluster
+    chance: random.Random
+    deviations: list[tuple[str, str]] = field(default_factory=list)
+    starts: int = 0
+    resumes: int = 0
+
+    def __post_init__(self) -> None:
+        self.folder, self.temporary = self.scratch / "folder", self.scratch / "temporary"
+        self.folder.mkdir()
+        self.temporary.mkdir()
+        self._saved: dict[Attempt, int] = {}
+
+    def start(self, on_terminal: bool = False, **environment: str) -> Attempt:
+        """Start the training."""
+        self.starts += 1
+        saved = iteration_of([path for path in self.checkpoints() if is_whole(path)])
+        own = {"TMPDIR": str(self.temporary), **environment}
+        attempt = Attempt(self.command, self.folder, on_terminal, **own)
+        self._saved[attempt] = saved
+        return attempt
+
+    def end(self, attempt: Attempt, *codes: int) -> int:
+        """Wait for the end of the training, and check how it ended."""
+        code = attempt.wait()
+        if code is None:
+            self.deviates(HUNG, f"for {MOST_SECONDS} s, having said {attempt.said[-300:]!r}")
+            return KILLED
+        if not attempt.is_silent():
+            self.deviates(LEFT_OVER, "a process")
+        said = attempt.said
+        errors = [line for line in said.splitlines() if line.startswith("error: ")]
+        if "Traceback" in said:
+            self.deviates(TRACEBACK, said.strip().splitlines()[-1])
+        elif code not in codes:
+            self.deviates(WRONG_END, f"exit code {code}, not one of {codes}: {said[-300:]!r}")
+        elif code in (1, 2) and len(errors) != 1:
+            self.deviates(WRONG_END, f"{len(errors)} lines of error at exit code {code}: {said!r}")
+        self._check_nothing_lost(self._saved[attempt], said, code)
+        self._check_nothing_torn()
+        return code
+
+    def deviates(self, kind: str, words: str) -> None:
+        """Note what was not as promised."""
+        self.deviations.append((kind, words))
+
+    def _check_nothing_lost(self, saved: int, said: str, code: int) -> None:
+        went_on = re.search(r"going on at iteration ([\d,]+)", said)
+        if went_on:
+            self.resumes += 1
+            at = int(went_on[1].replace(",", "").strip())
+            if at != saved:
+                self.deviates(LOST, f"it went on at iteration {at}, with {saved} saved")
+        elif code == 0 and saved >= 0:
+            self.deviates(LOST, f"it began anew, with iteration {saved} saved")
+
+    def _check_nothing_torn(self) -> None:
+        """Models and summaries can be used as soon as they are there, however the run ended."""
+        models = [self.run_dir / "model.safetensors", *self.run_dir.glob("snapshots/model-*")]
+        torn = [path for path in models if path.exists() and not is_whole(path)]
+        summary = self.run_dir / "summary.json"
+        try:
+            json.loads(summary.read_text() if summary.exists() else "{}")
+        except ValueError:
+            torn.append(summary)
+        for path in torn:
+            self.deviates(TORN, path.name)
+
+    def check_nothing_left(self) -> None:
+        """After its end: no temporary file in the run directory, none at all elsewhere."""
+        left = [path for path in self.run_dir.rglob(".*")]
+        left += list(self.folder.rglob("*"))
+        # Dask leaves its empty folder there, with two empty locks.
+        left += [path for path in self.temporary.rglob("*") if path.name not in DASK_LEAVES]
+        for path in left:
+            self.deviates(LEFT_OVER, str(path.relative_to(self.scratch.parent)))
+
+    def checkpoints(self) -> list[Path]:
+        """The checkpoints there are, the newest last."""
+        return sorted((self.run_dir / "checkpoints").glob("checkpoint-*.safetensors"))
+
+    def some_moment(self, attempt: Attempt) -> None:
+        """Let some part of the training pass: a time, or work that has been saved."""
+        deadline = time.monotonic() + MOST_SECONDS
+        if self.chance.random() < 0.3:
+            deadline = time.monotonic() + self.chance.uniform(0, self.cluster.seconds_to_start)
+            far_enough = self.iterations + 1
+        else:
+            far_enough = int(self.chance.uniform(0, 0.9) * self.iterations)
+        while attempt.poll() is None and time.monotonic() < deadline:
+            if iteration_of(self.checkpoints()) >= far_enough:
+                time.sleep(self.chance.uniform(0, 0.02))
+                return
+            time.sleep(0.002)
+
+    def watching_signals(self, attempt: Attempt) -> None:
+        """Wait until the training has taken signals into its own hands."""
+        while attempt.poll() is None:
+            status = Path(f"/proc/{attempt.pid}/status").read_text()
+            caught = int(status.split("SigCgt:")[1].split()[0], 16)
+            if caught >> (signal.SIGTERM - 1) & 1:
+                return
+            time.sleep(0.005)
+
+    def killed(self) -> None:
+        """Start, and kill -9 at some moment."""
+        attempt = self.start()
+        self.some_moment(attempt)
+        attempt.send_signal(signal.SIGKILL)
+        self.end(attempt, 0, KILLED)
+
+
+DASK_LEAVES = ("dask-scratch-space", "global.lock", "purge.lock")
+
+
+def iteration_of(checkpoints: list[Path]) -> int:
+    """The iteration of the newest; -1 where there is none."""
+    return int(checkpoints[-1].stem.removeprefix("checkpoint-")) if checkpoints else -1
+
+
+def is_whole(checkpoint: Path) -> bool:
+    try:
+        read_sealed(checkpoint)
+    except (UserError, OSError):
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The experiments of Alaiz and Suykens' paper; `scripts/reproduce.py` runs them."""

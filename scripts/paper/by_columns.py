@@ -1,0 +1,48 @@
+"""Training and testing where the whole kernel matrix would not fit: columns on demand."""
+
+from typing import Any
+
+import numpy as np
+
+from bigsvm.backends.in_memory import InMemoryBackend
+from bigsvm.config import normalized_C
+from bigsvm.fit import FitOptions, fit_signs
+from bigsvm.kernels import block_of, products
+from paper.partitions import Rows, partition, sample
+from paper.tuned import MOST_ITERATIONS, TOLERANCE, kernel_of
+
+# The columns kept by one training, in bytes.
+COLUMNS = 3 * 2**30
+QUICK_ROWS = 600
+
+
+def rows_of(dataset: str, quick: bool) -> tuple[Rows, Rows]:
+    """Training and test rows of a larger set; a part of them for a quick look."""
+    train, test = partition(dataset, 0)
+    return (sample(train, QUICK_ROWS), sample(test, QUICK_ROWS)) if quick else (train, test)
+
+
+def tested(
+    train: Rows, test: Rows, C: float, sigma: float | None, algorithm: str
+) -> dict[str, Any]:
+    """Accuracy, support vectors and iterations of one model, by the exact schedule."""
+    kernel = kernel_of(sigma)
+    options = FitOptions(
+        kernel, normalized_C(C, *train.x.shape), algorithm, "exact", TOLERANCE, COLUMNS, initial=0
+    )
+    fitted = fit_signs(
+        InMemoryBackend(train.x, kernel),
+        train.y,
+        options,
+        lambda state: "max_iterations" if state.iteration >= MOST_ITERATIONS else None,
+    )
+    support = np.flatnonzero(fitted.alpha)
+    coef = (fitted.alpha[support] * train.y[support])[:, None]
+    decided = np.zeros((1, len(test)))
+    products(kernel, block_of(test.x), train.x[support], coef, decided)
+    return {
+        "accuracy_percent": round(100 * float(np.mean((decided[0] >= 0) == (test.y > 0))), 4),
+        "support_vectors": len(support),
+        "iterations": fitted.iterations,
+        "converged": fitted.status == "converged",
+    }

@@ -1,0 +1,21 @@
+"""The weighted SVM, solved by the package: sum t_i a_i = 1 in place of sum a_i = 1."""
+
+import numpy as np
+
+from bigsvm.backends.in_memory import InMemoryBackend
+from bigsvm.kernels import Kernel
+from bigsvm.solvers.column_cache import space_for_columns
+from bigsvm.solvers.exact import ExactSchedule
+from bigsvm.solvers.problem import Problem
+
+TOLERANCE = 1e-9
+
+
+def coefficients(x: np.ndarray, y: np.ndarray, C: float, weights: np.ndarray) -> np.ndarray:
+    """The coefficients a of the weighted SVM, linear kernel; all weights above 0."""
+    backend = InMemoryBackend(np.ascontiguousarray(x, np.float32), Kernel("linear"))
+    problem = Problem(backend, y.astype(np.int8), C, "fw", TOLERANCE, margin=weights)
+    state = problem.start(0)
+    for _ in ExactSchedule(problem, space_for_columns(2**24, len(y))).run(state):
+        pass
+    return state.alpha / weights  # the solver's alpha is t_i a_i, which lies on the simplex

@@ -1,0 +1,55 @@
+"""A terminal that closes under a training, as when a connection to a far machine is lost."""
+
+import fcntl
+import os
+import pty
+import signal
+import subprocess
+import termios
+from pathlib import Path
+
+import pytest
+from trainings import (
+    Train,
+    assert_same_run,
+    command,
+    environment,
+    newest_checkpoint,
+    summary,
+    wait_until,
+)
+
+
+@pytest.mark.parametrize("nohup", [False, True])
+def test_a_training_outlives_its_terminal(
+    nohup: bool, config: Path, train: Train, straight: Path, tmp_path: Path
+) -> None:
+    run_dir, handler = tmp_path / "run", signal.SIG_IGN if nohup else signal.SIG_DFL
+    end, terminal = pty.openpty()
+
+    def prepare() -> None:
+        signal.signal(signal.SIGHUP, handler)
+        fcntl.ioctl(1, termios.TIOCSCTTY, 0)
+
+    process = subprocess.Popen(
+        command(config, run_dir),
+        stdin=subprocess.DEVNULL,
+        stdout=terminal,
+        stderr=terminal,
+        env=environment() | {"TERM": "xterm"},
+        start_new_session=True,
+        preexec_fn=prepare,
+        text=True,
+    )
+    os.close(terminal)
+    wait_until(lambda: newest_checkpoint(run_dir) > 0, process)
+    os.close(end)
+    code = process.wait(timeout=60)
+    if nohup:  # it went on, though nobody hears what it says in the end
+        assert summary(run_dir)["status"] == "converged"
+    else:
+        assert code == 128 + signal.SIGHUP
+        assert summary(run_dir)["status"] == "interrupted"
+        assert newest_checkpoint(run_dir) == summary(run_dir)["iterations"] > 0
+        train(run_dir)
+    assert_same_run(run_dir, straight)

@@ -1,0 +1,370 @@
+"""Tuning: the table of ordinary trainings, whoever computes it and however often it is killed."""
+
+import csv
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import yaml
+from trainings import environment, wait_until
+
+from bigsvm import cli
+from bigsvm.backends.in_memory import InMemoryBackend
+from bigsvm.folds import stratified_folds, stratified_sample
+from bigsvm.kernels import Kernel
+from bigsvm.prepare import prepare
+from bigsvm.prepare_options import PrepareOptions
+from bigsvm.progress import shown_progress
+from bigsvm.solvers.column_cache import space_for_columns
+from bigsvm.solvers.exact import ExactSchedule
+from bigsvm.solvers.problem import Problem
+from bigsvm.store import open_dataset
+from bigsvm.tune import main
+from bigsvm.tune_table import Point, edges_reached, ranked
+
+SIGMAS, CS = [0.5, 2.0], [0.1, 1.0, 1000.0]
+Rows = dict[tuple[str, str, float], dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("stores") / "data.zarr"
+    options = PrepareOptions(rows=301, features=4, noise=0.3, scaling="standard", seed=3)
+    prepare("synthetic", path, options)
+    return path
+
+
+@pytest.fixture(scope="module")
+def config(store: Path) -> Path:
+    path = store.parent / "my.yaml"
+    values = {
+        "data": {"train": str(store)},
+        "model": {"kernel": {"name": "rbf", "gamma": 1.0}},
+        "solver": {"initial": 2},
+        "tune": {"C": CS, "sigma": SIGMAS, "algorithms": ["fw", "mfw"], "folds": 3, "seed": 5},
+    }
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+def command(config: Path, run_dir: Path, *arguments: str) -> list[str]:
+    """Arguments of the command; those with an = in them are for --set."""
+    sets = [part for text in arguments if "=" in text for part in ("--set", text)]
+    return [str(config), "--run-dir", str(run_dir), *sets, *(a for a in arguments if "=" not in a)]
+
+
+def start(config: Path, run_dir: Path, *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "bigsvm.tune", *command(config, run_dir, *arguments)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(2),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+
+
+def tune(config: Path, run_dir: Path, *arguments: str) -> None:
+    assert cli.run(main, command(config, run_dir, *arguments)) == 0
+
+
+def found(run_dir: Path) -> dict[str, bytes]:
+    """All that was computed; not the configs, which tell of threads and folders."""
+    files = (*run_dir.glob("points/*"), *run_dir.glob("*.png"), run_dir / "tune.csv")
+    return {path.name: path.read_bytes() for path in files}
+
+
+def table(run_dir: Path) -> Rows:
+    with (run_dir / "tune.csv").open() as file:
+        return {(r["algorithm"], r["sigma"], float(r["C"])): r for r in csv.DictReader(file)}
+
+
+@pytest.fixture(scope="module")
+def straight(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tuning that nothing disturbs."""
+    run_dir = tmp_path_factory.mktemp("runs") / "straight"
+    tune(config, run_dir, "solver.threads=1")
+    return run_dir
+
+
+def folds_of(y: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    fold_of = stratified_folds(y, 3, seed=5)
+    return [(np.flatnonzero(fold_of != k), np.flatnonzero(fold_of == k)) for k in range(3)]
+
+
+def plain_kernel(a: np.ndarray, b: np.ndarray, sigma: float) -> np.ndarray:
+    squares = np.square(a[:, None].astype(np.float64) - b[None]).sum(2)
+    return np.exp(-squares / (2 * sigma**2))
+
+
+def test_the_table_is_that_of_ordinary_trainings(straight: Path, store: Path) -> None:
+    with open_dataset(store) as data:
+        x, y = data.read(0, data.n), data.labels()
+    rows = table(straight)
+    assert len(rows) == 2 * len(SIGMAS) * len(CS)
+    for (algorithm, sigma, C), row in rows.items():
+        kernel = Kernel("rbf", 1 / (2 * float(sigma) ** 2))
+        measured: dict[str, list[float]] = {"accuracy": [], "support": [], "iterations": []}
+        for train, test in folds_of(y):
+            problem = Problem(InMemoryBackend(x[train], kernel), y[train], C, algorithm, 1e-5)
+            state = problem.start(2)
+            closed = False
+            while not closed:
+                for _ in ExactSchedule(problem, space_for_columns(2**28, len(train))).run(state):
+                    pass
+                state.gradient = problem.gradient(state.alpha)
+                _, closed = problem.stop_test(state, state.gradient)
+            decisions = plain_kernel(x[test], x[train], float(sigma)) @ (state.alpha * y[train])
+            measured["accuracy"].append(np.mean((decisions >= 0) == (y[test] > 0)))
+            measured["support"].append(np.count_nonzero(state.alpha))
+            measured["iterations"].append(state.iteration)
+        for quantity, values in measured.items():
+            for statistic in ("mean", "std", "min", "max"):
+                expected = getattr(np, statistic)(values)
+                assert float(row[f"{quantity}_{statistic}"]) == pytest.approx(expected, rel=1e-12)
+        assert row["converged"] == row["folds"] == "3"
+
+
+def test_an_independent_solver_finds_the_same_accuracies(
+    config: Path, store: Path, tmp_path: Path
+) -> None:
+    from sklearn.svm import OneClassSVM
+
+    tune(config, tmp_path, "tune.algorithms=[fw]", "solver.tolerance=1e-10", "tune.C=[1]")
+    with open_dataset(store) as data:
+        x, y = data.read(0, data.n), data.labels()
+    for (_, sigma, C), row in table(tmp_path).items():
+        right = []
+        for train, test in folds_of(y):
+            q = np.outer(y[train], y[train]) * plain_kernel(x[train], x[train], float(sigma))
+            q += np.eye(len(train)) / C
+            other = OneClassSVM(kernel="precomputed", nu=1 / len(train), tol=1e-10).fit(q)
+            weights = other.dual_coef_[0] * y[train][other.support_]
+            kernel = plain_kernel(x[test], x[train][other.support_], float(sigma))
+            right.append(np.mean((kernel @ weights >= 0) == (y[test] > 0)))
+        assert float(row["accuracy_mean"]) == pytest.approx(np.mean(right), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [("solver.threads=2",), ("cluster.kind=local", "cluster.workers=2")],
+    ids=["threads", "dask"],
+)
+def test_whoever_computes_it_the_bytes_are_the_same(
+    config: Path, straight: Path, tmp_path: Path, settings: tuple[str, ...]
+) -> None:
+    process = start(config, tmp_path, *settings)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert found(tmp_path) == found(straight)
+
+
+# Enough to be killed in the middle of.
+LONG = (
+    "tune.sigma={from: 0.2, to: 3, count: 8}",
+    "tune.C={from: 10, to: 1e4, count: 4}",
+    "tune.max_iterations=10000",
+)
+
+
+@pytest.fixture(scope="module")
+def straight_and_long(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run_dir = tmp_path_factory.mktemp("runs") / "long"
+    tune(config, run_dir, *LONG)
+    return run_dir
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_tuning_goes_on_to_the_same_bytes(
+    config: Path, straight_and_long: Path, tmp_path: Path, how: signal.Signals
+) -> None:
+    expected = found(straight_and_long)
+    process = start(config, tmp_path, *LONG)
+    wait_until(lambda: len(list(tmp_path.glob("points/*.safetensors"))) > 2, process)
+    process.send_signal(how)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == (130 if how == signal.SIGINT else -9), err
+    there = {path.name: path for path in tmp_path.glob("points/*.safetensors")}
+    assert 2 < len(there) < 24
+    assert not (tmp_path / "tune.csv").exists()
+    times = {name: path.stat().st_mtime_ns for name, path in there.items()}
+    tune(config, tmp_path, *LONG)
+    assert found(tmp_path) == expected
+    assert times == {name: path.stat().st_mtime_ns for name, path in there.items()}
+
+
+def test_what_is_not_this_tuning_is_refused(
+    config: Path, straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    before = found(straight)
+    for setting, words in {
+        "tune.C=[1]": "C was",
+        "tune.seed=6": "seed was 5 and is now 6",
+        "tune.max_iterations=7": "max_iterations was 100000 and is now 7",
+        "solver.initial=1": "initial was 2 and is now 1",
+    }.items():
+        assert cli.run(main, command(config, straight, setting)) == 2
+        said = capsys.readouterr().err
+        assert words in said and "another --run-dir, or --fresh" in said
+        assert said.count("\n") == 1
+    assert found(straight) == before
+    assert cli.run(main, command(config, straight, "tune.metric=balanced_accuracy")) == 0
+    tune(config, straight)
+    assert found(straight) == before
+
+
+def test_a_damaged_point_is_computed_again(
+    config: Path, straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    tune(config, tmp_path)
+    damaged = sorted(tmp_path.glob("points/*"))[1]
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    tune(config, tmp_path)
+    assert f"warning: {damaged}: is damaged" in capsys.readouterr().err
+    assert found(tmp_path) == found(straight)
+    tune(config, tmp_path, "tune.C=[1]", "--fresh")
+    assert len(table(tmp_path)) == 4
+
+
+def test_the_best_config_trains_as_it_is(
+    config: Path, straight: Path, store: Path, capsys: pytest.CaptureFixture
+) -> None:
+    from bigsvm import load_model
+    from bigsvm import train as training
+
+    best = yaml.safe_load((straight / "best.yaml").read_text())
+    assert "tune" not in best
+    rows = table(straight)
+    top = max(float(row["accuracy_mean"]) for row in rows.values())
+    model = best["model"]
+    chosen = rows[model["algorithm"], str(model["kernel"]["sigma"]), model["C"]]
+    assert float(chosen["accuracy_mean"]) == top
+    assert cli.run(training.main, [str(straight / "best.yaml")]) == 0
+    trained = load_model(Path(best["run"]["dir"]) / "model.safetensors")
+    assert trained.about["C"] == model["C"]
+    assert trained.kernel["gamma"] == 1 / (2 * model["kernel"]["sigma"] ** 2)
+    for algorithm in ("fw", "mfw"):
+        of_algorithm = yaml.safe_load((straight / f"best-{algorithm}.yaml").read_text())
+        assert of_algorithm["model"]["algorithm"] == algorithm
+        picture = (straight / f"heat-map-{algorithm}.png").read_bytes()
+        assert picture.startswith(b"\x89PNG") and len(picture) > 10_000
+
+
+def test_a_subsample_is_all_that_is_looked_at(
+    config: Path, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    tune(config, tmp_path / "part", "tune.subsample=100", "tune.C=[1]", "tune.sigma=[1]")
+    with open_dataset(store) as data:
+        y = data.labels()
+        index = stratified_sample(y, 100, 5)
+        x = data.gather(index)
+    fold_of = stratified_folds(y[index], 3, 5)
+    alone = tmp_path / "alone.h5"
+    import h5py
+
+    with h5py.File(alone, "w") as file:
+        file["X"], file["y"] = x, y[index]
+    tune(config, tmp_path / "whole", f"data.train={alone}", "tune.C=[1]", "tune.sigma=[1]")
+    assert (tmp_path / "part/tune.csv").read_bytes() == (tmp_path / "whole/tune.csv").read_bytes()
+    assert "100 patterns of 4 features, 3 folds" in capsys.readouterr().err
+    assert np.bincount(fold_of).tolist() == [34, 33, 33]
+
+
+@pytest.mark.parametrize("positive", [0.05, 0.5, 0.9])
+def test_folds_and_samples_keep_the_proportions(positive: float) -> None:
+    y = np.where(np.random.default_rng(1).random(1003) < positive, 1, -1).astype(np.int8)
+    fold_of = stratified_folds(y, 10, 0)
+    for sign in (-1, 1):
+        counts = np.bincount(fold_of[y == sign], minlength=10)
+        assert counts.max() - counts.min() <= 1
+    counts = np.bincount(fold_of)
+    assert counts.max() - counts.min() <= 1
+    assert not np.array_equal(fold_of, stratified_folds(y, 10, 1))
+    index = stratified_sample(y, 200, 0)
+    assert len(set(index)) == 200 and (np.diff(index) > 0).all()
+    assert abs(np.mean(y[index] > 0) - np.mean(y > 0)) <= 0.5 / 200 + 1e-12
+    assert not np.array_equal(index, stratified_sample(y, 200, 1))
+    assert len(stratified_sample(y, 5000, 0)) == 1003
+    few = stratified_sample(np.array([-1] * 1000 + [1] * 3), 10, 0)
+    assert (few >= 1000).sum() == 2
+
+
+def point(C: float, accuracy: float, support: int, sigma: float | None = 1.0) -> Point:
+    values = {"accuracy": np.array([accuracy]), "support": np.array([support])}
+    return Point("fw", sigma, C, values, 1)
+
+
+def test_among_equals_the_sparser_is_best() -> None:
+    points = [point(1, 0.9, 5), point(2, 0.8, 1), point(4, 0.9, 3), point(3, 0.9, 3, 2.0)]
+    assert [p.C for p in ranked(points, "accuracy")] == [3, 4, 1, 2]
+    assert edges_reached(points[0], [1, 2, 3, 4], [0.5, 1.0, 2.0]) == ["C"]
+    assert edges_reached(points[3], [1, 2, 3, 4], [0.5, 1.0, 2.0]) == ["sigma"]
+    assert edges_reached(point(1, 1, 1, None), [1], [None]) == []
+
+
+def test_the_linear_kernel_has_no_sigma(config: Path, tmp_path: Path) -> None:
+    linear = ("model.kernel={name: linear}", "tune.sigma=null", "tune.algorithms=null")
+    tune(config, tmp_path, *linear)
+    assert {key[:2] for key in table(tmp_path)} == {("mfw", "")}
+    assert yaml.safe_load((tmp_path / "best.yaml").read_text())["model"]["kernel"]["sigma"] is None
+
+
+def test_numbers_out_of_range_are_a_mistake(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    import h5py
+
+    with h5py.File(tmp_path / "far.h5", "w") as file:
+        file["X"] = np.random.default_rng(0).normal(size=(40, 3)) * 1e30
+        file["y"] = np.arange(40) % 2
+    settings = (f"data.train={tmp_path / 'far.h5'}", "model.kernel={name: linear}")
+    assert cli.run(main, command(config, tmp_path / "run", *settings, "tune.sigma=null")) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "no step can be taken at C = 0.1" in said and "data.prepare.scaling" in said
+
+
+BAD: dict[str, tuple[str, ...]] = {
+    "tune.fold=3": ("unknown key 'tune.fold'", "did you mean 'folds'"),
+    "tune.C=[]": ("--set tune.C", "at least 1"),
+    "tune.C=[1, -2]": ("--set tune.C", "tune.C = -2", "greater than 0"),
+    "tune.C=[1, 1.0]": ("tune.C", "1.0 is given twice"),
+    "tune.C=[1, true]": ("tune.C", "true and false"),
+    "tune.C={from: 1, till: 2}": ("tune.C", "{from: 1e-5, to: 1e5, count: 11}"),
+    "tune.C={from: 0, to: 2, count: 3}": ("tune.C", "above 0"),
+    "tune.algorithms=[svm]": ("tune.algorithms", "'fw' or 'mfw'"),
+    "tune.folds=1": ("tune.folds = 1",),
+    "tune.folds=200": ("tune.folds = 200", "the smaller class has", "at most"),
+    "tune.subsample=3": ("tune.subsample = 3",),
+    "tune.metric=f1": ("tune.metric",),
+    "solver.memory_limit=1MiB": ("tune.subsample", "raise solver.memory_limit"),
+    "solver.initial=250": ("solver.initial = 250",),
+    "model.kernel={name: linear}": ("tune.sigma", "has no sigma"),
+}
+
+
+@pytest.mark.parametrize("setting", BAD)
+def test_a_mistake_is_one_line_and_leaves_nothing(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture, setting: str
+) -> None:
+    assert cli.run(main, command(config, tmp_path / "new" / "run", setting)) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if "trainings of" not in line]
+    assert len(lines) == 1, lines
+    for word in ("error: ", *BAD[setting]):
+        assert word in lines[0]
+    assert not (tmp_path / "new").exists()
+
+
+def test_progress_tells_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr("bigsvm.progress.SECONDS_BETWEEN_LINES", 0.0)
+    clock = iter([0.0, 10.0, 70.0])
+    monkeypatch.setattr("bigsvm.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with shown_progress() as progress:
+        progress("folds", 4, 100)
+        progress("folds", 24, 100)
+    assert capsys.readouterr().err.splitlines() == [
+        "folds: 4 of 100",
+        "folds: 24 of 100, about 4 min left",
+    ]
