@@ -1,0 +1,234 @@
+"""Tiles of kernel values, 6 rows against 16 patterns, in LLVM vectors.
+
+Written so because the loop vectoriser will not keep 6 x 16 sums in registers by itself, and turns
+short loops over lanes into copies one by one.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.errors import TypingError
+from numba.extending import intrinsic
+
+LANES = 16
+PACK = 6
+
+
+def _intrinsic_call(builder: Any, name: str, kind: ir.Type, arguments: list) -> Any:
+    signature = ir.FunctionType(kind, [kind] * len(arguments))
+    function = cgutils.get_or_insert_function(builder.module, signature, name)
+    return builder.call(function, arguments)
+
+
+def _fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """a * b + c, rounded once."""
+    width = "f32" if isinstance(c.type.element, ir.FloatType) else "f64"
+    return _intrinsic_call(builder, f"llvm.fma.v{LANES}{width}", c.type, [a, b, c])
+
+
+def _everywhere(builder: Any, value: Any, vector: ir.VectorType) -> Any:
+    """A vector that holds `value` in every lane."""
+    undefined = ir.Constant(vector, ir.Undefined)
+    lane = builder.insert_element(undefined, value, ir.IntType(64)(0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    return builder.shuffle_vector(lane, undefined, zeros)
+
+
+def _leave_rolled(builder: Any, branch: Any) -> None:
+    """Have the loop behind a branch not unrolled: its sums would no longer fit the registers.
+
+    Kept in memory instead, they cost half of the speed.
+    """
+    module = builder.module
+    asked = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.disable")])
+    loop = module.add_metadata([asked, asked])  # a node of its own, for the next line
+    loop.operands = (loop, asked)  # LLVM knows such a list by its first entry: itself
+    branch.set_metadata("llvm.loop", loop)
+
+
+def _tile_intrinsic(accumulate: Callable, finish: Callable | None = None) -> Callable:
+    """Make ``tile(panels, p, packs, g, gamma, out)``: out[j * 16 + lane] over all features.
+
+    `accumulate` emits the step for one feature: (builder, sums, x, z) -> new sums; `finish` what
+    makes a kernel value of the sum: (builder, sums, gamma) -> values.
+    """
+
+    @intrinsic
+    def tile(typing_context, panels, p, packs, g, gamma, out):  # type: ignore[no-untyped-def]
+        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            integer, single = ir.IntType(64), ir.FloatType()
+            vector = ir.VectorType(single, LANES)
+
+            def start_of(position, array_type, index=None):  # type: ignore[no-untyped-def]
+                array = context.make_array(array_type)(context, builder, arguments[position])
+                if index is None:
+                    return array.data, None
+                features = builder.extract_value(array.shape, 1)
+                width = builder.extract_value(array.shape, 2)
+                offset = builder.mul(index, builder.mul(features, width))
+                return builder.gep(array.data, [offset]), features
+
+            panel, features = start_of(0, signature.args[0], arguments[1])
+            pack, _ = start_of(2, signature.args[2], arguments[3])
+            result, _ = start_of(5, signature.args[5])
+            panel = builder.bitcast(panel, vector.as_pointer())
+            result = builder.bitcast(result, vector.as_pointer())
+            before = builder.block
+            loop = builder.append_basic_block("features")
+            after = builder.append_basic_block("done")
+            builder.branch(loop)
+
+            builder.position_at_end(loop)
+            k = builder.phi(integer)
+            k.add_incoming(integer(0), before)
+            sums = [builder.phi(vector) for _ in range(PACK)]
+            x = builder.load(builder.gep(panel, [k]), align=4)
+            first_z = builder.mul(k, integer(PACK))
+            updated = []
+            for j, total in enumerate(sums):
+                total.add_incoming(ir.Constant(vector, [0.0] * LANES), before)
+                z = builder.load(builder.gep(pack, [builder.add(first_z, integer(j))]))
+                updated.append(accumulate(builder, total, x, _everywhere(builder, z, vector)))
+                total.add_incoming(updated[j], loop)
+            next_k = builder.add(k, integer(1))
+            k.add_incoming(next_k, loop)
+            again = builder.icmp_signed("<", next_k, features)
+            _leave_rolled(builder, builder.cbranch(again, loop, after))
+
+            builder.position_at_end(after)
+            if finish:
+                gamma = _everywhere(builder, arguments[4], vector)
+                updated = [finish(builder, total, gamma) for total in updated]
+            for j, total in enumerate(updated):
+                builder.store(total, builder.gep(result, [integer(j)]), align=4)
+            return context.get_dummy_value()
+
+        return types.void(panels, types.intp, packs, types.intp, types.float32, out), emit
+
+    return tile
+
+
+def _add_square(builder: Any, total: Any, x: Any, z: Any) -> Any:
+    difference = builder.fsub(x, z)
+    return _fma(builder, difference, difference, total)
+
+
+def _add_absolute(builder: Any, total: Any, x: Any, z: Any) -> Any:
+    difference = builder.fsub(x, z)
+    return builder.fadd(
+        total, _intrinsic_call(builder, f"llvm.fabs.v{LANES}f32", total.type, [difference])
+    )
+
+
+def _add_product(builder: Any, total: Any, x: Any, z: Any) -> Any:
+    return _fma(builder, x, z, total)
+
+
+# 2^r on [-1/2, 1/2] by its series, ln(2)^k / k!: relative error below 2e-7 before rounding.
+_SERIES = [np.log(2) ** k / math.factorial(k) for k in range(7)]
+_SMALLEST = 126.0
+
+
+def _two_to_minus(builder: Any, distance: Any, gamma: Any) -> Any:
+    """2^(-gamma distance) in float32, at least 2^-126."""
+    single = distance.type
+    whole_number = ir.VectorType(ir.IntType(32), LANES)
+
+    def constant(value: float) -> Any:
+        return ir.Constant(single, [float(np.float32(value))] * LANES)
+
+    scaled = builder.fmul(distance, gamma)
+    too_far = builder.fcmp_ordered("<", constant(_SMALLEST), scaled)
+    scaled = builder.select(too_far, constant(_SMALLEST), scaled)
+    whole = _intrinsic_call(builder, f"llvm.rint.v{LANES}f32", single, [scaled])
+    r = builder.fsub(whole, scaled)
+    power = constant(_SERIES[-1])
+    for coefficient in reversed(_SERIES[:-1]):
+        power = _fma(builder, power, r, constant(coefficient))
+    exponent = builder.sub(
+        ir.Constant(whole_number, [127] * LANES), builder.fptosi(whole, whole_number)
+    )
+    exponent = builder.shl(exponent, ir.Constant(whole_number, [23] * LANES))
+    return builder.fmul(power, builder.bitcast(exponent, single))
+
+
+rbf_values = _tile_intrinsic(_add_square, _two_to_minus)
+laplacian_values = _tile_intrinsic(_add_absolute, _two_to_minus)
+dot_products = _tile_intrinsic(_add_product)
+
+
+def _vector_at(context: Any, builder: Any, kind: Any, value: Any, index: Any, element: Any) -> Any:
+    """Where the 16 lanes from flat position `index` of an array lie."""
+    data = context.make_array(kind)(context, builder, value).data
+    return builder.bitcast(builder.gep(data, [index]), ir.VectorType(element, LANES).as_pointer())
+
+
+def _must_be_contiguous(array: Any) -> None:
+    if array.layout != "C":
+        raise TypingError("tiles are read from and written to arrays in C order")
+
+
+@intrinsic
+def store_lanes(typing_context, values, j, out, position):  # type: ignore[no-untyped-def]
+    """Copy values[16 j :][:16] to the flat `position` of `out`; plain loops copied one by one."""
+    _must_be_contiguous(out)
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        index = builder.mul(args[1], ir.IntType(64)(LANES))
+        single = ir.FloatType()
+        source = _vector_at(context, builder, signature.args[0], args[0], index, single)
+        target = _vector_at(context, builder, signature.args[2], args[2], args[3], single)
+        builder.store(builder.load(source, align=4), target, align=4)
+        return context.get_dummy_value()
+
+    return types.void(values, types.intp, out, types.intp), emit
+
+
+@intrinsic
+def add_products(typing_context, values, coef, g, c, out, position):  # type: ignore[no-untyped-def]
+    """Add the sum over a tile's rows, coef[6 g + j, c] * values[16 j :][:16], to 16 of `out`.
+
+    In float64, in the order of the rows. Those with a coefficient of 0 add nothing, even where the
+    value is infinite.
+    """
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        integer, double = ir.IntType(64), ir.DoubleType()
+        wide = ir.VectorType(double, LANES)
+        factors = context.make_array(signature.args[1])(context, builder, args[1])
+        sums = builder.extract_value(factors.shape, 1)
+        target = _vector_at(context, builder, signature.args[4], args[4], args[5], double)
+        total = builder.load(target, align=8)
+        for j in range(PACK):
+            row = builder.add(builder.mul(args[2], integer(PACK)), integer(j))
+            place = builder.add(builder.mul(row, sums), args[3])
+            factor = builder.load(builder.gep(factors.data, [place]))
+            first = integer(j * LANES)
+            source = _vector_at(context, builder, signature.args[0], args[0], first, ir.FloatType())
+            value = builder.fpext(builder.load(source, align=4), wide)
+            added = _fma(builder, _everywhere(builder, factor, wide), value, total)
+            counts = builder.fcmp_unordered("!=", factor, double(0.0))
+            total = builder.select(counts, added, total)
+        builder.store(total, target, align=8)
+        return context.get_dummy_value()
+
+    _must_be_contiguous(coef)
+    _must_be_contiguous(out)
+    index = types.intp
+    return types.void(values, coef, index, index, out, index), emit
+
+
+@intrinsic
+def take(typing_context, taken, count):  # type: ignore[no-untyped-def]
+    """taken[0], which goes up by `count`; no two threads get the same."""
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        counter = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.atomic_rmw("add", counter, args[1], "monotonic")
+
+    return types.int64(taken, types.int64), emit
