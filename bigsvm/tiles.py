@@ -60,6 +60,8 @@ def _tile_intrinsic(accumulate: Callable, finish: Callable | None = None) -> Cal
 
     @intrinsic
     def tile(typing_context, panels, p, packs, g, gamma, out):  # type: ignore[no-untyped-def]
+        """The values between panel p and pack g, as out[j * 16 + lane]."""
+
         def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
             integer, single = ir.IntType(64), ir.FloatType()
             vector = ir.VectorType(single, LANES)

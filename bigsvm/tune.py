@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from bigsvm import cli
 from bigsvm.errors import ClusterLost
+from bigsvm.interruption import Interruption
 from bigsvm.run_dir import RunDir
-from bigsvm.train import Interruption
 
 if TYPE_CHECKING:
     from bigsvm.config import Config
@@ -60,7 +60,7 @@ class TuneDir(RunDir):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     arguments = parse_arguments(argv)
-    from bigsvm.config import load_config
+    from bigsvm.config_file import load_config
     from bigsvm.tune_options import TuneOptions
 
     config = load_config(arguments.config, arguments.set)

@@ -11,10 +11,10 @@ from bigsvm.errors import UserError
 from bigsvm.folds import stratified_folds, stratified_sample
 from bigsvm.kernels import Kernel
 from bigsvm.memory import resident_set
+from bigsvm.set_up import initial_pattern
 from bigsvm.solvers import ARITHMETIC
 from bigsvm.solvers.nodes import WORTH_THREADS
 from bigsvm.store import Dataset, verified_fingerprint
-from bigsvm.train import initial_pattern
 from bigsvm.tune_options import SIGMA, TuneOptions
 
 # Beside matrices and rows: what threads hold of their solutions.

@@ -9,7 +9,8 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bigsvm.config import Config, load_config
+from bigsvm.config import Config
+from bigsvm.config_file import load_config
 from bigsvm.errors import UserError
 
 REPOSITORY = Path(__file__).parent.parent

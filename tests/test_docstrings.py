@@ -4,7 +4,7 @@ import pytest
 from docstrings import described, gives_something, parameters, public_objects, section
 
 from bigsvm import BigSVC, Model, load_model
-from bigsvm.config import load_config
+from bigsvm.config_file import load_config
 from bigsvm.estimator import Progress
 from bigsvm.evaluation import evaluate_snapshots
 from bigsvm.export import export

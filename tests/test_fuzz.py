@@ -23,7 +23,7 @@ from bad_files import CSV, config, npy, npz, zipped
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bigsvm.config import load_config
+from bigsvm.config_file import load_config
 from bigsvm.errors import UserError
 from bigsvm.model import Model, load_model
 from bigsvm.readers import ReadOptions, open_reader

@@ -10,7 +10,7 @@ from s3_server import BUCKET, NOBODY, S3Server
 from small_run import make_store
 from trainings import command, environment, final, one_line, summary
 
-from bigsvm.config import load_config
+from bigsvm.config_file import load_config
 from bigsvm.errors import UserError
 from bigsvm.store import fingerprint, open_dataset
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from trainings import REPOSITORY
 
-from bigsvm import config
+from bigsvm import yaml_dialect
 from bigsvm.sources import SOURCES
 
 MODULES = sorted((REPOSITORY / "bigsvm").rglob("*.py"))
@@ -85,7 +85,7 @@ def test_the_check_would_find_it(text: str, tmp_path: Path) -> None:
 
 
 def test_the_yaml_loader_is_a_safe_one() -> None:
-    assert issubclass(config._Loader, yaml.SafeLoader)
+    assert issubclass(yaml_dialect._Loader, yaml.SafeLoader)
 
 
 def test_all_sources_are_fetched_over_https() -> None:

@@ -1,0 +1,163 @@
+"""Reading a config: a YAML file, values set on the command line, and one line on what is wrong."""
+
+import difflib
+import math
+import re
+import reprlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from bigsvm.addresses import is_address
+from bigsvm.config import ClusterConfig, Config, Section
+from bigsvm.errors import UserError
+from bigsvm.yaml_dialect import parse_yaml
+
+
+def load_config(path: Path, settings: Sequence[str] = ()) -> Config:
+    """Read and check a config file.
+
+    Parameters
+    ----------
+    path : Path
+    settings : sequence of "section.key=value"
+        Values that replace those of the file; each value is read as YAML.
+
+    Returns
+    -------
+    Config
+    """
+    return _checked(Config, _read_yaml(path), path, settings)
+
+
+class _OnlyCluster(Section):
+    cluster: ClusterConfig
+
+
+def cluster_config(where: str, settings: Sequence[str] = ()) -> ClusterConfig:
+    """The cluster section for a command that has no config file.
+
+    Parameters
+    ----------
+    where : str
+        "local", the address of a scheduler, or the file that one wrote.
+    settings : sequence of "cluster.key=value"
+        As for `load_config`.
+
+    Returns
+    -------
+    ClusterConfig
+    """
+    section = {"kind": "local"}
+    if is_address(where) or re.fullmatch(r"[\w.-]+:\d+", where):
+        section = {"kind": "address", "address": where}
+    elif where != "local":
+        section = {"kind": "scheduler_file", "scheduler_file": where}
+    for setting in settings:
+        if not setting.startswith("cluster."):
+            raise UserError(f"--set {setting}: write it as cluster.key=value")
+    return _checked(_OnlyCluster, {"cluster": section}, Path("--cluster"), settings).cluster
+
+
+_Kind = TypeVar("_Kind", bound=Section)
+
+
+def _checked(
+    kind: type[_Kind], values: dict[str, Any], path: Path, settings: Sequence[str]
+) -> _Kind:
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key:
+            raise UserError(f"--set {setting}: write it as section.key=value")
+        _assign(values, key.strip().split("."), parse_yaml(text, f"--set {key}"), setting)
+    try:
+        return kind.model_validate(values)
+    except ValidationError as mistakes:
+        location, explanation = _explain(mistakes, values)
+        raise UserError(f"{_origin(location, path, settings)}: {explanation}") from mistakes
+
+
+def _origin(location: str, path: Path, settings: Sequence[str]) -> str:
+    """Where a wrong value came from: the file, or the last --set that touched it."""
+    for key in (setting.partition("=")[0].strip() for setting in reversed(settings)):
+        if f"{location}.".startswith(f"{key}."):
+            return f"--set {key}"
+        if f"{key}.".startswith(f"{location}."):
+            return f"{path} with --set {key}"
+    return str(path)
+
+
+def _assign(values: dict[str, Any], keys: list[str], value: Any, setting: str) -> None:
+    for depth, key in enumerate(keys[:-1]):
+        inner = values.get(key)
+        if inner is None:
+            inner = values[key] = {}
+        if not isinstance(inner, dict):
+            raise UserError(f"--set {setting}: {'.'.join(keys[: depth + 1])} has no keys in it")
+        values = inner
+    values[keys[-1]] = value
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_bytes()
+    except OSError as problem:
+        raise UserError(f"{path}: cannot be read ({problem.strerror})") from problem
+    values = parse_yaml(text, str(path))
+    if not isinstance(values, dict):
+        sections = ", ".join(Config.model_fields)
+        raise UserError(f"{path}: is not a config; it must have the sections {sections}")
+    return values
+
+
+# A few lines of YAML can name a list of lists of lists of ... that no memory could hold as text.
+_short = reprlib.Repr()
+_short.maxlevel, _short.maxlist, _short.maxdict = 3, 20, 20
+_short.maxstring = _short.maxlong = _short.maxother = 100
+
+
+def _explain(mistakes: ValidationError, values: Mapping[str, Any]) -> tuple[str, str]:
+    """The first mistake: its key, and in one line what is wrong and the nearest known key."""
+    errors = mistakes.errors()
+    first = min(errors, key=lambda error: (error["type"] != "extra_forbidden", -len(error["loc"])))
+    location = [part for part in first["loc"] if part in _keys_along(first["loc"], values)]
+    key = ".".join(str(part) for part in location)
+    if first["type"] == "extra_forbidden":
+        known = _known_keys(location[:-1])
+        near = difflib.get_close_matches(str(location[-1]), known, 1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
+        return key, f"unknown key {key!r}; {hint}"
+    if first["type"] == "missing":
+        return key, f"the key {'.'.join([*map(str, location), str(first['loc'][-1])])!r} is missing"
+    message = first["msg"].removeprefix("Value error, ")
+    if isinstance(first["input"], Mapping) or not key:
+        return key, f"{key or 'config'}: {message}"
+    value = first["input"]
+    shown = (
+        f"{value:g}" if isinstance(value, float) and not math.isnan(value) else _short.repr(value)
+    )
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    return key, f"{key} = {shown}: {message[0].lower()}{message[1:]}"
+
+
+def _keys_along(location: Sequence[Any], values: Any) -> list[Any]:
+    """The parts of pydantic's location that are keys in the file: it adds names of types."""
+    keys = []
+    for part in location:
+        if isinstance(values, Mapping) and part in values:
+            keys.append(part)
+            values = values[part]
+    return keys
+
+
+def _known_keys(location: Sequence[Any]) -> list[str]:
+    section: type[BaseModel] = Config
+    for part in location:
+        kind = section.model_fields[part].annotation
+        candidates = [kind, *getattr(kind, "__args__", ())]
+        section = next(
+            (c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), section
+        )
+    return list(section.model_fields)

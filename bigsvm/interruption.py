@@ -1,0 +1,47 @@
+"""The first signal to end is remembered, for a run to end in order; the second one ends it."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+
+class Interruption:
+    """Remembers the first SIGINT, SIGTERM or SIGHUP, for the loop to end in order.
+
+    The second one kills, but for SIGHUP: a terminal that closes may send several.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self._on_terminal = [number for number in (1, 2) if os.isatty(number)]
+
+    @contextmanager
+    def watched(self) -> Iterator["Interruption"]:
+        """Watch for signals inside the block."""
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+            numbers.append(signal.SIGHUP)
+        before = {number: signal.signal(number, self._note) for number in numbers}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:  # the terminal is gone: what is still said must find a place
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for gone in self._on_terminal:
+                os.dup2(nowhere, gone)
+        elif self.signal is not None:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self.signal = self.signal or number
+        # Not print: it may be at work just now. And the reader may be gone (`2>&1 | tee log`).
+        with suppress(OSError):
+            os.write(2, b"\nsaving, then leaving (once more to leave at once)\n")
+
+    def __call__(self) -> bool:
+        return self.signal is not None
