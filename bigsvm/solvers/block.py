@@ -32,9 +32,11 @@ _SAMPLED = 4
 _LEAVE_SAMPLE = 6
 # A third of the idle patterns are scouts, drawn from those that are classified well. Where so many
 # of them join the model has come too far from what is known of the rest: most would join that have
-# no need to. In the last hot set one is enough.
+# no need to. In the last hot set one is enough. But where classes overlap much some join at all
+# times: a pass is worth its price only after some iterations.
 _SCOUTS = 4
 _SCOUTS_TO_LEAVE = 1 / 48
+_WORTH_A_PASS = 1 / 8
 # No hot set is worked on for longer than so many iterations a pattern: what is done there is not
 # safe before the pass.
 _LONGEST = 2
@@ -121,7 +123,10 @@ class BlockSchedule:
         hot, part = away.hot, away.part
         problem = self._problem.part(hot.index, InMemoryBackend(rows, self._kernel))
         schedule = ExactSchedule(problem, self._space_for(len(rows)))
-        pause_or_leave = lambda i: min(pause(i), max(i + 1, hot.last))  # noqa: E731
+        # Not to look at the very iteration when it may be left would let the pauses decide about it.
+        pause_or_leave = lambda i: min(  # noqa: E731
+            pause(i), hot.earliest if i < hot.earliest else max(i + 1, hot.last)
+        )
         for _ in schedule.run(part, pause_or_leave, hot.leave_at, hot.scouts):
             yield
             if hot.is_done(part):
@@ -213,6 +218,7 @@ class BlockSchedule:
             last=state.iteration + _LONGEST * len(index),
             scouts=is_scout,
             patience=1 if is_final else few,
+            earliest=state.iteration + int(_WORTH_A_PASS * p),
             is_final=is_final,
         )
 

@@ -19,9 +19,9 @@ class HotSet:
     last : int
         at this iteration,
     scouts : (q,) bool
-    patience : int
+    patience, earliest : int
         or when so many of the scouts have joined: of idle patterns that nothing was expected of,
-        and that stand for all those left outside.
+        and that stand for all those left outside; but not before this iteration.
     is_final : bool
         Nobody waits to join, and all that work are in.
     """
@@ -31,6 +31,7 @@ class HotSet:
     last: int
     scouts: np.ndarray
     patience: int = 1
+    earliest: int = 0
     is_final: bool = False
 
     def is_done(self, part: State) -> bool:
@@ -40,7 +41,8 @@ class HotSet:
 
     def went_too_far(self, part: State) -> bool:
         """Whether patterns joined that nothing was expected of."""
-        return int(np.count_nonzero(part.role[self.scouts])) >= self.patience
+        joined = int(np.count_nonzero(part.role[self.scouts]))
+        return part.iteration >= self.earliest and joined >= self.patience
 
 
 @dataclass(frozen=True)
