@@ -31,7 +31,7 @@ def _fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     return _intrinsic_call(builder, f"llvm.fma.v{LANES}{width}", c.type, [a, b, c])
 
 
-def _everywhere(builder: Any, value: Any, vector: ir.VectorType) -> Any:
+def everywhere(builder: Any, value: Any, vector: ir.VectorType) -> Any:
     """A vector that holds `value` in every lane."""
     undefined = ir.Constant(vector, ir.Undefined)
     lane = builder.insert_element(undefined, value, ir.IntType(64)(0))
@@ -95,7 +95,7 @@ def _tile_intrinsic(accumulate: Callable, finish: Callable | None = None) -> Cal
             for j, total in enumerate(sums):
                 total.add_incoming(ir.Constant(vector, [0.0] * LANES), before)
                 z = builder.load(builder.gep(pack, [builder.add(first_z, integer(j))]))
-                updated.append(accumulate(builder, total, x, _everywhere(builder, z, vector)))
+                updated.append(accumulate(builder, total, x, everywhere(builder, z, vector)))
                 total.add_incoming(updated[j], loop)
             next_k = builder.add(k, integer(1))
             k.add_incoming(next_k, loop)
@@ -104,7 +104,7 @@ def _tile_intrinsic(accumulate: Callable, finish: Callable | None = None) -> Cal
 
             builder.position_at_end(after)
             if finish:
-                gamma = _everywhere(builder, arguments[4], vector)
+                gamma = everywhere(builder, arguments[4], vector)
                 updated = [finish(builder, total, gamma) for total in updated]
             for j, total in enumerate(updated):
                 builder.store(total, builder.gep(result, [integer(j)]), align=4)
@@ -213,7 +213,7 @@ def add_products(typing_context, values, coef, g, c, out, position):  # type: ig
             first = integer(j * LANES)
             source = _vector_at(context, builder, signature.args[0], args[0], first, ir.FloatType())
             value = builder.fpext(builder.load(source, align=4), wide)
-            added = _fma(builder, _everywhere(builder, factor, wide), value, total)
+            added = _fma(builder, everywhere(builder, factor, wide), value, total)
             counts = builder.fcmp_unordered("!=", factor, double(0.0))
             total = builder.select(counts, added, total)
         builder.store(total, target, align=8)

@@ -123,7 +123,7 @@ class BlockSchedule:
         hot, part = away.hot, away.part
         problem = self._problem.part(hot.index, InMemoryBackend(rows, self._kernel))
         schedule = ExactSchedule(problem, self._space_for(len(rows)))
-        # Not to look at the very iteration when it may be left would let the pauses decide about it.
+        # It must look at the very iteration from which it may leave: else the pauses would decide.
         pause_or_leave = lambda i: min(  # noqa: E731
             pause(i), hot.earliest if i < hot.earliest else max(i + 1, hot.last)
         )

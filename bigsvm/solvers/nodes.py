@@ -8,6 +8,7 @@ from numba import njit, prange, types
 from numba.extending import intrinsic
 
 from bigsvm.solvers.state import IDLE, SUPPORT
+from bigsvm.tiles import everywhere
 
 _LANES = 8
 _BLOCK = 2048
@@ -198,16 +199,11 @@ def _sweep_lanes(  # type: ignore[no-untyped-def]
             address = builder.bitcast(builder.gep(data, [index]), kind)
             return builder.load(address, align=1)
 
-        def everywhere(value: Any) -> Any:
-            lane = builder.insert_element(ir.Constant(wide, ir.Undefined), value, integer(0))
-            zeros = ir.Constant(ir.VectorType(ir.IntType(32), _LANES), [0] * _LANES)
-            return builder.shuffle_vector(lane, ir.Constant(wide, ir.Undefined), zeros)
-
         def constant(value: float) -> Any:
             return ir.Constant(wide, [value] * _LANES)
 
         arrays = [vectors(position) for position in range(5)]
-        factors = [everywhere(value) for value in arguments[5:9]]
+        factors = [everywhere(builder, value, wide) for value in arguments[5:9]]
         before = builder.block
         loop = builder.append_basic_block("patterns")
         after = builder.append_basic_block("done")
