@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,6 +45,8 @@ class Cluster:
         Shows a line to the user.
     interrupted : callable
         Whether to give up waiting.
+    revive : callable
+        Sees to it that there will be workers again, where that is up to us.
 
     Attributes
     ----------
@@ -57,8 +60,10 @@ class Cluster:
         wait_limit: float,
         say: Callable[[str], None],
         interrupted: Callable[[], bool],
+        revive: Callable[[], None],
     ) -> None:
         self.loss: ClusterLost | None = None
+        self._revive = revive
         self._client = client
         self._address = client.scheduler.address
         self._wait_limit = wait_limit
@@ -244,6 +249,7 @@ class Cluster:
             self._say(f"no workers left; waiting for some, at most {limit} (cluster.wait_limit)")
         if self._interrupted():
             raise self._lost("interrupted while waiting for workers")
+        self._revive()
         if time.monotonic() - self._alone_since >= self._wait_limit:
             raise self._lost(f"no workers for {as_time(self._wait_limit)} (cluster.wait_limit)")
 
@@ -297,7 +303,8 @@ def connected(
                 f"answers there ({one_line(problem)})"
             ) from problem
         stack.callback(_close, client)
-        cluster = Cluster(client, config.wait_limit, say, interrupted)
+        revive = partial(_revive, place) if config.kind == "local" else _nothing
+        cluster = Cluster(client, config.wait_limit, say, interrupted, revive)
         cluster.wait_for(config.workers or 1)
         yield cluster
 
@@ -323,6 +330,26 @@ def _local_cluster(
             if interrupted() or not tries_left:
                 why = f"its workers do not start ({one_line(problem)})"
                 raise ClusterLost("of this machine", why) from problem
+
+
+def _revive(local: Any) -> None:
+    """Start workers again that Dask has given up: those that died, or took long, as they started.
+
+    Nobody else would bring any.
+    """
+    from distributed.core import Status
+
+    def replace_the_lost() -> None:
+        for name, nanny in list(local.workers.items()):
+            if nanny.status in (Status.closed, Status.failed):
+                del local.workers[name]
+        local.scale(len(local.worker_spec))
+
+    local.loop.add_callback(replace_the_lost)
+
+
+def _nothing() -> None:
+    """Others start the workers of a cluster that was there before."""
 
 
 def _security(config: ClusterConfig) -> "Security | None":

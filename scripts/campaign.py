@@ -20,7 +20,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -41,8 +40,9 @@ os.environ["NUMBA_NUM_THREADS"] = "1"
 from campaign_attacks import ON_A_SMALL_DISK, attacks_on, small_disk  # noqa: E402
 from campaign_clusters import CLUSTERS  # noqa: E402
 from campaign_damage import copy  # noqa: E402
+from campaign_nursery import Nursery  # noqa: E402
 from campaign_tally import Tally  # noqa: E402
-from campaign_trial import OTHER_RESULT, Trial  # noqa: E402
+from campaign_trial import OTHER_RESULT, Attempt, Trial  # noqa: E402
 
 from bigsvm.prepare import prepare  # noqa: E402
 from bigsvm.prepare_options import PrepareOptions  # noqa: E402
@@ -53,8 +53,8 @@ KERNELS: list[dict[str, Any]] = [
     {"name": "linear"},
     {"name": "poly", "degree": 2, "gamma": 0.5, "coef0": 1},
 ]
-# How often each computes, where an attack leaves the choice.
-SHARES = {"none": 8, "local": 1, "outside": 1}
+# How often each computes, where an attack leaves the choice. Own workers take long to start.
+SHARES = {"none": 16, "local": 1, "outside": 3}
 # How a training is started: as users do, and in a way that leaves the data on the disk, to be read
 # again in every pass, though it would fit in memory.
 IN_MEMORY = ["-m", "bigsvm.train"]
@@ -66,7 +66,7 @@ STREAMED = [
 ]
 # Forms of one and the same data.
 FORMS = {"one chunk.zarr": 10_000, "small chunks.zarr": 64, "chunks.h5": 100}
-TIMES = ("train_seconds", "peak_rss_bytes", "overhead_seconds_a_pass")
+TIMES = ("train_seconds", "peak_rss_bytes", "overhead_seconds_a_pass", "seconds", "rss")
 
 
 @dataclass
@@ -96,6 +96,7 @@ class Campaign:
         self.folder = folder
         self.seed = seed
         self.tally = tally
+        self.nursery = Nursery()
         with small_disk(folder / "disk") as disk:
             left_out = set() if disk else ON_A_SMALL_DISK.keys()
         self._kinds = {cluster: attacks_on(cluster).keys() - left_out for cluster in CLUSTERS}
@@ -137,7 +138,10 @@ class Campaign:
         run_dir = Path(tempfile.mkdtemp(dir=self.folder)) / "undisturbed"
         store = self.folder / data / "one chunk.zarr"
         config = self._config(problem, store, {}, {"kind": "none"}, run_dir)
-        run_well("bigsvm.train", str(config), "--run-dir", str(run_dir))
+        arguments = [*IN_MEMORY, str(config), "--run-dir", str(run_dir)]
+        attempt = Attempt(arguments, self.folder, self.nursery)
+        if attempt.wait() != 0:
+            sys.exit(f"a training failed undisturbed:\n{attempt.said}")
         problem.expected = result_of(run_dir)
         return problem
 
@@ -168,18 +172,22 @@ class Campaign:
                 "checkpoint_every": chance.choice([5, 20, 60, 200]),
                 "keep_checkpoints": chance.choice([1, 2, 3]),
             }
-            cluster = CLUSTERS[plan.cluster](folder / "cluster")
+            cluster = CLUSTERS[plan.cluster](folder / "cluster", self.nursery)
             stack.callback(cluster.close)
             config = self._config(problem, folder / form, saving, cluster.settings, folder)
             way = chance.choice([IN_MEMORY, STREAMED])
-            command = [sys.executable, *way, str(config), "--run-dir", str(run_dir)]
+            arguments = [*way, str(config), "--run-dir", str(run_dir)]
             iterations = problem.expected["summary"]["iterations"]
-            trial = Trial(command, run_dir, folder / form, folder, iterations, cluster, chance)
+            trial = Trial(
+                arguments, run_dir, folder / form, folder, iterations, saving["checkpoint_every"],
+                cluster, self.nursery, chance,
+            )  # fmt: skip
             for name in plan.names:
                 attacks_on(plan.cluster)[name](trial)
             if trial.end(trial.start(), 0) == 0:
                 for difference in differences(problem.expected, result_of(run_dir)):
                     trial.deviates(OTHER_RESULT, difference)
+                trial.check_reports()
                 trial.check_nothing_left()
         self.tally.add(number, str(problem), plan.cluster, plan.names, trial)
 
@@ -202,21 +210,14 @@ class Campaign:
         return config
 
 
-def run_well(module: str, *arguments: str) -> None:
-    """Run a command that nothing disturbs."""
-    done = subprocess.run(
-        [sys.executable, "-m", module, *arguments], capture_output=True, text=True
-    )
-    if done.returncode:
-        sys.exit(f"{module} {' '.join(arguments)} failed undisturbed:\n{done.stderr}")
-
-
 def result_of(run_dir: Path) -> dict[str, Any]:
     """All of a finished run that must not depend on what happened on the way."""
     files = [run_dir / "model.safetensors", *sorted((run_dir / "snapshots").iterdir())]
     summary = json.loads((run_dir / "summary.json").read_text())
+    last_report = json.loads((run_dir / "metrics.jsonl").read_text().splitlines()[-1])
     return {
         "summary": {key: value for key, value in summary.items() if key not in TIMES},
+        "metrics": {key: value for key, value in last_report.items() if key not in TIMES},
         **{str(file.relative_to(run_dir)): file.read_bytes() for file in files},
     }
 
@@ -277,6 +278,7 @@ def main() -> int:
         with ThreadPoolExecutor(arguments.jobs) as pool:
             for worker in [pool.submit(work) for _ in range(arguments.jobs)]:
                 worker.result()
+        campaign.nursery.close()
     print(campaign.tally)
     return 1 if campaign.tally.deviations or not campaign.tally.counts["runs"] else 0
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from campaign_clusters import OutsideCluster
 from campaign_damage import changed_data, flip_a_bit
-from campaign_trial import WRONG_END, Attempt, Trial
+from campaign_trial import KILLED, WRONG_END, Attempt, Trial
 
 TERMINATED, INTERRUPTED, HUNG_UP = -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP
 
@@ -34,6 +34,19 @@ time.time_ns = lambda: int(1e9 * jumping())
 def kill(trial: Trial) -> None:
     for _ in range(trial.chance.choice([1, 1, 2, 4])):
         trial.killed()
+
+
+def kill_as_a_file_appears(trial: Trial) -> None:
+    """Between two files that belong together, or in one that has its name too soon."""
+    attempt = trial.start()
+    place = trial.chance.choice(["", "", "snapshots", "checkpoints"])
+    names = names_in(trial.run_dir / place)
+    for _ in range(trial.chance.choice([1, 2, 3, 4, 5])):
+        before = names
+        while attempt.poll() is None and not (names := names_in(trial.run_dir / place)) - before:
+            time.sleep(0.0002)
+    attempt.send_signal(signal.SIGKILL)
+    trial.end(attempt, 0, KILLED)
 
 
 def terminate(trial: Trial) -> None:
@@ -157,17 +170,17 @@ def directory_read_only(trial: Trial) -> None:
 def one_worker_killed(trial: Trial) -> None:
     attempt = trial.start()
     trial.some_moment(attempt)
-    signal_some(trial, attempt, signal.SIGKILL, 1)
-    trial.cluster.mend()
+    killed = signal_some(trial, attempt, signal.SIGKILL, 1)
+    trial.cluster.mend(killed)
     trial.end(attempt, 0)
 
 
 def all_workers_killed(trial: Trial) -> None:
     attempt = trial.start()
     trial.some_moment(attempt)
-    signal_some(trial, attempt, signal.SIGKILL)
+    killed = signal_some(trial, attempt, signal.SIGKILL)
     time.sleep(trial.chance.uniform(0, 1))
-    trial.cluster.mend()
+    trial.cluster.mend(killed)
     trial.end(attempt, 0)
 
 
@@ -187,6 +200,7 @@ def scheduler_killed(trial: Trial) -> None:
     attempt = trial.start()
     trial.some_moment(attempt)
     trial.cluster.scheduler.kill()
+    trial.cluster.scheduler.wait()
     trial.end(attempt, 0, 1, 2)  # 2: it was gone before the training had ever seen it
     trial.cluster.mend()
 
@@ -204,6 +218,7 @@ def signal_some(trial: Trial, attempt: Attempt, number: int, most: int = 99) -> 
 Attack = Callable[[Trial], None]
 ATTACKS: dict[str, Attack] = {
     "kill -9": kill,
+    "kill -9 as a file appears": kill_as_a_file_appears,
     "SIGTERM": terminate,
     "SIGINT twice": interrupt_twice,
     "terminal closed": terminal_closed,
@@ -249,6 +264,13 @@ def small_disk(folder: Path) -> Iterator[Path | None]:
         yield folder
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def names_in(folder: Path) -> set[str]:
+    """What is there under its final name."""
+    with suppress(FileNotFoundError):
+        return {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    return set()
 
 
 def is_locked(folder: Path) -> bool:

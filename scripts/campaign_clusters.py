@@ -1,15 +1,14 @@
 """Who computes in the trainings of a campaign: themselves, workers of their own, a Dask cluster."""
 
-import os
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
+from campaign_nursery import Born, Nursery
 
 WORKERS = 2
 
@@ -27,16 +26,16 @@ class Cluster:
 
     seconds_to_start = 1.5
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, nursery: Nursery) -> None:
+        self._folder, self._nursery = folder, nursery
         self.settings: dict[str, Any] = {"kind": "none"}
 
     def workers(self, trainer: int) -> list[int]:
         """The processes that compute, and that may be killed."""
         return []
 
-    def mend(self) -> None:
-        """See to it that there are workers again."""
+    def mend(self, killed: Sequence[int] = ()) -> None:
+        """See to it that there are workers again, in the place of those just killed."""
 
     def close(self) -> None:
         """End all that was started here."""
@@ -47,8 +46,8 @@ class LocalWorkers(Cluster):
 
     seconds_to_start = 6.0
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, nursery: Nursery) -> None:
+        super().__init__(folder, nursery)
         self.settings = {"kind": "local", "workers": WORKERS}
 
     def workers(self, trainer: int) -> list[int]:
@@ -66,19 +65,22 @@ class OutsideCluster(Cluster):
 
     seconds_to_start = 4.0
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, nursery: Nursery) -> None:
+        super().__init__(folder, nursery)
         folder.mkdir()
         self._file = folder / "scheduler.json"
         self.settings = {"kind": "scheduler_file", "scheduler_file": str(self._file)}
-        self._workers: list[subprocess.Popen[bytes]] = []
+        self._workers: list[Born] = []
         self.scheduler = self._start_scheduler()
         self.mend()
 
     def workers(self, trainer: int) -> list[int]:
         return [process.pid for process in self._workers]
 
-    def mend(self) -> None:
+    def mend(self, killed: Sequence[int] = ()) -> None:
+        for process in self._workers:
+            if process.pid in killed:
+                process.wait()  # on a busy machine even kill -9 takes its time
         if self.scheduler.poll() is not None:
             self._end(*self._workers)
             self.scheduler = self._start_scheduler()
@@ -92,7 +94,7 @@ class OutsideCluster(Cluster):
     def close(self) -> None:
         self._end(*self._workers, self.scheduler)
 
-    def _start_scheduler(self) -> "subprocess.Popen[bytes]":
+    def _start_scheduler(self) -> Born:
         self._file.unlink(missing_ok=True)
         place = ("--scheduler-file", str(self._file), "--host", "tcp://127.0.0.1", "--port", "0")
         scheduler = self._start("scheduler", *place)
@@ -102,15 +104,14 @@ class OutsideCluster(Cluster):
             time.sleep(0.02)
         return scheduler
 
-    def _start(self, what: str, *arguments: str) -> "subprocess.Popen[bytes]":
+    def _start(self, what: str, *arguments: str) -> Born:
+        words = ["-m", "dask", what, "--no-dashboard", *arguments]
         with (self._folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "dask", what, "--no-dashboard", *arguments],
-                stdout=log, stderr=log, cwd=self._folder,
-                env=os.environ | {"TMPDIR": str(self._folder)},
-            )  # fmt: skip
+            return self._nursery.start(
+                words, log.fileno(), self._folder, False, TMPDIR=str(self._folder)
+            )
 
-    def _end(self, *processes: "subprocess.Popen[bytes]") -> None:
+    def _end(self, *processes: Born) -> None:
         for process in processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)

@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import termios
 import threading
 import time
@@ -16,12 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from campaign_clusters import Cluster
+from campaign_clusters import Cluster, LocalWorkers
+from campaign_nursery import Born, Nursery
 
 from bigsvm.errors import UserError
 from bigsvm.sealed import read_sealed
 
-MOST_SECONDS = 240  # for a training of a few: longer is a hang
+MOST_SECONDS = 500  # for a training of a few: longer is a hang
 KILLED = -signal.SIGKILL
 
 # The kinds of deviations.
@@ -34,7 +36,12 @@ class Attempt:
     """One process of a training; what it says is listened to, if asked on a terminal of its own."""
 
     def __init__(
-        self, command: list[str], folder: Path, on_terminal: bool = False, **environment: str
+        self,
+        arguments: list[str],
+        folder: Path,
+        nursery: Nursery | None,
+        on_terminal: bool = False,
+        **environment: str,
     ) -> None:
         # Not to a file: an attack limits the size of those.
         self._ear, mouth = pty.openpty() if on_terminal else os.pipe()
@@ -45,10 +52,16 @@ class Attempt:
             if on_terminal:
                 fcntl.ioctl(1, termios.TIOCSCTTY, 0)
 
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=mouth, stderr=mouth, cwd=folder,
-            start_new_session=on_terminal, env=os.environ | environment, preexec_fn=prepare,
-        )  # fmt: skip
+        self.process: Born | subprocess.Popen[bytes]
+        if nursery:
+            self.process = nursery.start(arguments, mouth, folder, on_terminal, **environment)
+        else:
+            self.process = subprocess.Popen(
+                [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=mouth, stderr=mouth,
+                cwd=folder, start_new_session=on_terminal, env=os.environ | environment,
+                preexec_fn=prepare,
+            )  # fmt: skip
+        self.is_quick = nursery is not None
         os.close(mouth)
         self.pid, self.poll = self.process.pid, self.process.poll
         self.send_signal = self.process.send_signal
@@ -107,25 +120,31 @@ class Trial:
 
     Attributes
     ----------
-    command : list of str
-        Starts the training, and goes on with it.
+    arguments : list of str
+        What Python needs to start the training, and to go on with it.
     run_dir, store, scratch : Path
         Its own run directory and data; a folder for the tricks of this trial.
     iterations : int
         How many the undisturbed run took.
+    checkpoint_every : int
+        As in the config.
     cluster : Cluster
         Who computes.
+    nursery : Nursery
+        Starts it quickly, where that makes no difference.
     chance : random.Random
     deviations : list of (kind, words)
         All that was not as promised.
     """
 
-    command: list[str]
+    arguments: list[str]
     run_dir: Path
     store: Path
     scratch: Path
     iterations: int
+    checkpoint_every: int
     cluster: Cluster
+    nursery: Nursery
     chance: random.Random
     deviations: list[tuple[str, str]] = field(default_factory=list)
     starts: int = 0
@@ -135,15 +154,19 @@ class Trial:
         self.folder, self.temporary = self.scratch / "folder", self.scratch / "temporary"
         self.folder.mkdir()
         self.temporary.mkdir()
-        self._saved: dict[Attempt, int] = {}
+        self._before: dict[Attempt, tuple[int, int]] = {}  # what was saved, and which reports
 
     def start(self, on_terminal: bool = False, **environment: str) -> Attempt:
         """Start the training."""
         self.starts += 1
         saved = iteration_of([path for path in self.checkpoints() if is_whole(path)])
+        reports = self._reports()
         own = {"TMPDIR": str(self.temporary), **environment}
-        attempt = Attempt(self.command, self.folder, on_terminal, **own)
-        self._saved[attempt] = saved
+        # It may start processes that are like itself, or need a variable at the very start.
+        usual = isinstance(self.cluster, LocalWorkers) or environment or self.chance.random() < 0.2
+        nursery = None if usual else self.nursery
+        attempt = Attempt(self.arguments, self.folder, nursery, on_terminal, **own)
+        self._before[attempt] = saved, reports
         return attempt
 
     def end(self, attempt: Attempt, *codes: int) -> int:
@@ -162,8 +185,11 @@ class Trial:
             self.deviates(WRONG_END, f"exit code {code}, not one of {codes}: {said[-300:]!r}")
         elif code in (1, 2) and len(errors) != 1:
             self.deviates(WRONG_END, f"{len(errors)} lines of error at exit code {code}: {said!r}")
-        self._check_nothing_lost(self._saved[attempt], said, code)
+        saved, reports = self._before[attempt]
+        self._check_nothing_lost(saved, said, code)
         self._check_nothing_torn()
+        if self._reports() != reports:  # else it has not begun
+            self._check_saved_in_time()
         return code
 
     def deviates(self, kind: str, words: str) -> None:
@@ -186,11 +212,49 @@ class Trial:
         torn = [path for path in models if path.exists() and not is_whole(path)]
         summary = self.run_dir / "summary.json"
         try:
-            json.loads(summary.read_text() if summary.exists() else "{}")
+            told = json.loads(summary.read_text() if summary.exists() else "{}")
         except ValueError:
+            told = {}
             torn.append(summary)
         for path in torn:
             self.deviates(TORN, path.name)
+        ended = told.get("status", "interrupted") != "interrupted"
+        if ended and not torn and iteration_of_model(models[0]) != told["iterations"]:
+            self.deviates(TORN, "summary.json, which tells of a model that is not there")
+
+    def _reports(self) -> int:
+        """Which file of reports is there: one that goes on writes it anew first."""
+        file = self.run_dir / "metrics.jsonl"
+        return file.stat().st_ino if file.exists() else 0
+
+    def _check_saved_in_time(self) -> None:
+        """What was to be saved by now has been: all of it by one that left in order.
+
+        Of one that was killed, what it had told of before the last time: then came the saving.
+        """
+        told = []
+        if (self.run_dir / "metrics.jsonl").exists():
+            for line in (self.run_dir / "metrics.jsonl").read_text().splitlines():
+                with suppress(ValueError):  # torn by a kill
+                    told.append(json.loads(line)["iteration"])
+        due = told[-2] - self.checkpoint_every + 1 if len(told) > 1 else -1
+        with suppress(OSError, ValueError):
+            summary = json.loads((self.run_dir / "summary.json").read_text())
+            due = summary["iterations"] if summary["status"] == "interrupted" else due
+        saved = iteration_of([path for path in self.checkpoints() if is_whole(path)])
+        if saved < due:
+            self.deviates(LOST, f"the newest checkpoint is of iteration {saved}, not {due}")
+
+    def check_reports(self) -> None:
+        """After its end: every line of metrics.jsonl is whole, and nothing is told twice."""
+        try:
+            lines = (self.run_dir / "metrics.jsonl").read_text().splitlines()
+            reported = [json.loads(line)["iteration"] for line in lines]
+        except (OSError, ValueError):
+            self.deviates(TORN, "metrics.jsonl")
+            return
+        if reported != sorted(set(reported)):
+            self.deviates(OTHER_RESULT, f"metrics.jsonl: iterations {reported}")
 
     def check_nothing_left(self) -> None:
         """After its end: no temporary file in the run directory, none at all elsewhere."""
@@ -209,7 +273,8 @@ class Trial:
         """Let some part of the training pass: a time, or work that has been saved."""
         deadline = time.monotonic() + MOST_SECONDS
         if self.chance.random() < 0.3:
-            deadline = time.monotonic() + self.chance.uniform(0, self.cluster.seconds_to_start)
+            most = 0.3 if attempt.is_quick else self.cluster.seconds_to_start
+            deadline = time.monotonic() + self.chance.uniform(0, most)
             far_enough = self.iterations + 1
         else:
             far_enough = int(self.chance.uniform(0, 0.9) * self.iterations)
@@ -242,6 +307,11 @@ DASK_LEAVES = ("dask-scratch-space", "global.lock", "purge.lock")
 def iteration_of(checkpoints: list[Path]) -> int:
     """The iteration of the newest; -1 where there is none."""
     return int(checkpoints[-1].stem.removeprefix("checkpoint-")) if checkpoints else -1
+
+
+def iteration_of_model(path: Path) -> int:
+    """That of a model; -1 where there is none."""
+    return int(read_sealed(path)[1]["about"]["iteration"]) if path.exists() else -1
 
 
 def is_whole(checkpoint: Path) -> bool:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from distributed import Client
-from trainings import environment
+from trainings import HANGS, environment
 
 
 def until(condition: Callable[[], Any]) -> Any:
     """Wait for something to be true, and return it."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + HANGS
     while not (value := condition()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -73,12 +73,16 @@ class Processes:
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         return {str(about["name"]): address for address, about in workers.items()}
 
+    def stop(self, name: str) -> None:
+        """Let a worker do nothing until it is told to go on."""
+        self.workers[name].send_signal(signal.SIGSTOP)
+
     def freeze(self, name: str) -> None:
         """Stop a worker, and wait until it has something to do: it is in the middle of a pass."""
         address = until(lambda: self.addresses().get(name))
 
         def caught() -> bool:
-            self.workers[name].send_signal(signal.SIGSTOP)
+            self.stop(name)
             for _ in range(50):
                 if self.client.processing().get(address):
                     return True

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import yaml
+from trainings import HANGS, REPOSITORY
 
 from bigsvm.model import Model
 from bigsvm.prepare import prepare
 from bigsvm.prepare_options import PrepareOptions
 from bigsvm.store import open_dataset
-
-REPOSITORY = Path(__file__).parent.parent
 
 
 def make_store(path: Path, rows: int = 900, **options: Any) -> Path:
@@ -86,5 +85,5 @@ def start(module: str, *arguments: object) -> "subprocess.Popen[str]":
 def run(module: str, *arguments: object) -> tuple[int, str, str]:
     """Run a command to its end: (exit code, stdout, stderr)."""
     process = start(module, *arguments)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=HANGS)
     return process.returncode, out, err

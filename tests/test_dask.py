@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from trainings import HANGS
 
 from bigsvm.backends import Backend
 from bigsvm.backends.dask import DaskBackend
@@ -117,7 +118,7 @@ def test_a_killed_worker_is_replaced_and_nothing_is_left_behind(
         backend = DaskBackend(dataset, str(stores / FORMS[0]), KERNEL, cluster, MEMORY)
         os.kill(next(iter(pids.values())), signal.SIGKILL)
         assert trained(backend, dataset, block, 250) == expected["block"]
-    client.wait_for_workers(3, timeout=60)  # its nanny has started another one
+    client.wait_for_workers(3, timeout=HANGS)  # its nanny has started another one
     assert len(set(client.run(os.getpid).values()) - set(pids.values())) == 1
     tasks = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
     assert tasks == 0, "no graph that grows over the passes"

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from clusters import Processes, until
 from trainings import (
+    HANGS,
     Train,
     command,
     environment,
@@ -21,8 +22,9 @@ from trainings import (
     summary,
 )
 
-EXACT = ("solver.schedule=exact", "solver.max_iterations=120", "run.snapshot_every=50")
-BLOCK = ("solver.schedule=block", "solver.hot_set=16", "run.snapshot_every=300")
+OFTEN = "run.checkpoint_every=5"
+EXACT = ("solver.schedule=exact", "solver.max_iterations=120", "run.snapshot_every=50", OFTEN)
+BLOCK = ("solver.schedule=block", "solver.hot_set=16", "run.snapshot_every=300", OFTEN)
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -69,7 +71,7 @@ def await_line(process: "subprocess.Popen[str]", text: str) -> str:
 
 
 def await_passes(run_dir: Path) -> None:
-    until(lambda: (run_dir / "metrics.jsonl").exists() and (run_dir / "metrics.jsonl").read_text())
+    until(lambda: newest_checkpoint(run_dir) > 0)
 
 
 def alive_in_group(group: int) -> list[int]:
@@ -95,7 +97,7 @@ def test_workers_die_in_the_middle_of_a_pass(
     await_line(process, "no workers left; waiting for some, at most 10 min (cluster.wait_limit)")
     cluster.start_worker("three")
     await_line(process, "going on with 1 worker")
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=HANGS)
     assert process.returncode == 0, said
     assert "Traceback" not in said
     assert_same_models(tmp_path / "run", alone["block"])
@@ -113,7 +115,7 @@ def test_no_workers_for_too_long(
     await_passes(tmp_path / "run")
     cluster.freeze("one")
     cluster.kill(cluster.workers["one"])
-    out, said = process.communicate(timeout=60)
+    out, said = process.communicate(timeout=HANGS)
     assert process.returncode == 1
     assert said.splitlines()[-1] == (
         f"error: cluster {cluster.address}: no workers for 1 s (cluster.wait_limit)"
@@ -141,7 +143,7 @@ def test_the_scheduler_dies(
     await_passes(tmp_path / "run")
     cluster.freeze("one")
     cluster.kill(cluster.scheduler)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=HANGS)
     assert process.returncode == 1, said
     assert said.splitlines()[-1] == f"error: cluster {cluster.address}: its scheduler is gone"
     assert "Traceback" not in said
@@ -166,7 +168,7 @@ def test_interrupted_on_a_local_cluster(
     )
     await_passes(run_dir)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=HANGS)
     assert process.returncode == 128 + signal.SIGINT
     assert "Traceback" not in said
     assert "KeyboardInterrupt" not in said
@@ -184,19 +186,40 @@ def test_workers_that_die_as_they_start(
     process = start(tmp_path / "run", *settings)
     while process.poll() is None and deaths:
         with suppress(psutil.Error):
-            for worker in psutil.Process(process.pid).children():
-                if any("spawn_main" in word for word in worker.cmdline()):
-                    worker.kill()
-                    worker.wait()
-                    deaths -= 1
+            for worker in workers_of(process.pid):
+                worker.kill()
+                worker.wait()
+                deaths -= 1
         time.sleep(0.01)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=HANGS)
     assert process.returncode == code, said
     assert "Traceback" not in said
     if code:
         assert "cluster of this machine: its workers do not start" in said.splitlines()[-1]
     else:
         assert_same_models(tmp_path / "run", alone["block"])
+
+
+def workers_of(trainer: int) -> list[psutil.Process]:
+    """Those of a local cluster."""
+    children = psutil.Process(trainer).children()
+    return [child for child in children if any("spawn_main" in word for word in child.cmdline())]
+
+
+def test_a_local_worker_that_dask_gives_up_is_replaced(
+    start: Start, alone: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes long to start again, as on a busy machine; here that is very short."""
+    monkeypatch.setenv("DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT", "50ms")
+    settings = (*BLOCK, "cluster.kind=local", "cluster.workers=1", "cluster.wait_limit=100s")
+    process = start(tmp_path / "run", *settings)
+    await_passes(tmp_path / "run")
+    for worker in workers_of(process.pid):
+        worker.kill()
+    _, said = process.communicate(timeout=HANGS)
+    assert process.returncode == 0, said
+    assert "going on with 1 worker" in said
+    assert_same_models(tmp_path / "run", alone["block"])
 
 
 def test_interrupted_while_waiting_for_workers(
@@ -206,5 +229,5 @@ def test_interrupted_while_waiting_for_workers(
     process = start(tmp_path / "run", *BLOCK, *on(cluster))
     await_line(process, "waiting for 1 worker")
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=HANGS)
     assert process.returncode == 128 + signal.SIGTERM, said

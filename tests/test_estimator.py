@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from trainings import environment
+from trainings import HANGS, environment
 
 from bigsvm import BigSVC
 from bigsvm.export import export
@@ -223,7 +223,7 @@ def test_ctrl_c_and_lines_in_a_process_of_its_own(data_dir: Path) -> None:
             assert line is not None
             iteration = int(line[1].replace(",", ""))
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=HANGS)
         assert out.splitlines()[-1] == "['interrupted'] True True"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import small_run
 from small_run import add_snapshot, make_model, make_run, make_store, write_config, write_summary
+from trainings import HANGS
 
 from bigsvm import evaluation
 from bigsvm.errors import UserError
@@ -233,9 +234,9 @@ def test_a_snapshot_of_another_run_is_named(run: Path, store: Path) -> None:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + HANGS
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in 40 s"
+        assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.05)
 
 
@@ -257,7 +258,7 @@ def test_follow_from_before_the_run_to_its_end(tmp_path: Path, store: Path) -> N
         add_snapshot(run, store, 300, 70)
         make_model(store, 300, 70).save(run / "model.safetensors")
         write_summary(run, "converged")
-        out, err = process.communicate(timeout=40)
+        out, err = process.communicate(timeout=HANGS)
     finally:
         process.kill()
     assert process.returncode == 0 and "Traceback" not in err
@@ -271,7 +272,7 @@ def test_ctrl_c_ends_following_without_noise(run: Path) -> None:
     try:
         wait_for((run / "evolution.png").exists)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=40)
+        _, err = process.communicate(timeout=HANGS)
     finally:
         process.kill()
     assert process.returncode == 130

@@ -11,7 +11,7 @@ import pytest
 import yaml
 import zarr
 from numcodecs.zstd import compress
-from trainings import environment
+from trainings import HANGS, environment
 from zarr.codecs import BytesCodec
 
 from bigsvm.backends.in_memory import InMemoryBackend
@@ -165,7 +165,7 @@ def test_memory_stays_under_its_limit_with_data_several_times_as_large(tmp_path:
     content = {"data": {"train": str(store)}, "model": model, "solver": solver}
     config.write_text(yaml.safe_dump(content))
     run = [sys.executable, "-m", "bigsvm.train", config, "--run-dir", tmp_path / "run"]
-    subprocess.run(run, check=True, env=environment(threads=2), timeout=300)
+    subprocess.run(run, check=True, env=environment(threads=2), timeout=HANGS)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["passes"] >= 1
     assert summary["peak_rss_bytes"] < limit + 18 * n

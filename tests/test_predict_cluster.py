@@ -11,6 +11,7 @@ import small_run
 from clusters import Processes, until
 from small_run import make_model, make_store
 from test_dask_workers import another_version
+from trainings import HANGS
 
 from bigsvm import predict_cluster
 from bigsvm.config import ClusterConfig
@@ -59,11 +60,15 @@ def content(path: Path) -> dict[str, bytes]:
 
 
 class Predicting(threading.Thread):
-    """`predict` of the store on a cluster, in the background."""
+    """`predict` of the store on a cluster, in the background; if asked it waits at every step."""
 
-    def __init__(self, folder: Path, out: Path, cluster: Processes, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, out: Path, cluster: Processes, step_by_step: bool = False,
+        **settings: Any,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.rows = 0
+        self.steps = 0
+        self.may_go_on = threading.Semaphore(0 if step_by_step else 2**30)
         self.failure: BaseException | None = None
         self._asked = (folder / "model.safetensors", folder / "s.zarr/train", out)
         self._config = ClusterConfig(kind="address", address=cluster.address, **settings)
@@ -76,10 +81,11 @@ class Predicting(threading.Thread):
             self.failure = failure
 
     def _progress(self, what: str, done: int, total: int | None) -> None:
-        self.rows = done
+        self.steps += 1
+        self.may_go_on.acquire()
 
     def ended(self) -> BaseException | None:
-        self.join(timeout=60)
+        self.join(timeout=HANGS)
         assert not self.is_alive()
         return self.failure
 
@@ -144,13 +150,16 @@ def test_workers_killed_in_the_middle(
 ) -> None:  # fmt: skip
     for name in ("one", "two"):
         cluster.start_worker(name)
-    predicting = Predicting(folder, tmp_path / "out.csv", cluster, workers=2)
-    until(lambda: predicting.rows)
-    cluster.freeze("one")
-    cluster.kill(cluster.workers["one"])  # the other one takes over
-    until(lambda: "one" not in cluster.addresses())
-    cluster.freeze("two")
-    cluster.kill(cluster.workers["two"])  # now there is none
+    predicting = Predicting(folder, tmp_path / "out.csv", cluster, step_by_step=True, workers=2)
+    under_way = predict_cluster.ROUNDS  # perhaps answered already; the round after them is not
+    for steps, name in ((1, "one"), (2 + under_way, "two")):
+        until(lambda steps=steps: predicting.steps == steps)  # by the second the other took over
+        cluster.stop(name)
+        predicting.may_go_on.release(1 + under_way)
+        cluster.freeze(name)
+        cluster.kill(cluster.workers[name])
+        until(lambda name=name: name not in cluster.addresses())
+    predicting.may_go_on.release(2**30)
     until(lambda: "no workers left; waiting" in capfd.readouterr().err)
     cluster.start_worker("three")  # which has no model yet
     assert predicting.ended() is None
@@ -164,9 +173,10 @@ def test_a_lost_cluster_leaves_nothing(
     cluster.start_worker("one")
     place = tmp_path / "place"
     place.mkdir()
-    predicting = Predicting(folder, place / "out.csv", cluster)
-    until(lambda: predicting.rows)
+    predicting = Predicting(folder, place / "out.csv", cluster, step_by_step=True)
+    until(lambda: predicting.steps)
     cluster.kill(cluster.scheduler)
+    predicting.may_go_on.release(2**30)
     failure = predicting.ended()
     assert isinstance(failure, ClusterLost) and "its scheduler is gone" in str(failure)
     assert not any(place.iterdir())

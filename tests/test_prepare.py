@@ -3,12 +3,12 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import zarr
+from trainings import wait_until
 
 from bigsvm import cli
 from bigsvm.errors import UserError
@@ -291,10 +291,7 @@ def test_killed_in_the_middle_then_run_again(tmp_path: Path, deadly: signal.Sign
     command = [sys.executable, "-m", "bigsvm.prepare", "synthetic", str(store), "--features", "20"]
     with subprocess.Popen([*command, "--rows", "100000000"]) as process:
         spilled = tmp_path / ".s.zarr.spill" / "train.rows"
-        for _ in range(600):
-            if spilled.exists() and spilled.stat().st_size > 0:
-                break
-            time.sleep(0.05)
+        wait_until(lambda: spilled.exists() and spilled.stat().st_size > 0, process)
         with pytest.raises(UserError, match="another process is writing it"):
             prepare("synthetic", store)
         with pytest.raises(UserError, match="still being prepared"):

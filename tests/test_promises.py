@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -16,13 +15,16 @@ import h5py
 import numpy as np
 import pytest
 from trainings import (
+    HANGS,
     TOLERANCE,
     Train,
     assert_same_run,
+    caught,
     command,
     environment,
     everything,
     final,
+    killed,
     newest_checkpoint,
     one_line,
     reported,
@@ -163,23 +165,10 @@ def test_threads_bound_every_part(config: Path, tmp_path: Path) -> None:
 
 
 def test_killed_at_any_moment(start: Any, train: Train, straight: Path, tmp_path: Path) -> None:
-    chance = random.Random(0)
     run_dir = tmp_path / "run"
-    # Once before there is anything, then each time a little after a new checkpoint.
-    for kill in range(5):
-        process = start(run_dir)
-        before = newest_checkpoint(run_dir)
-        if kill:
-            wait_until(lambda before=before: newest_checkpoint(run_dir) > before, process)
-        time.sleep(chance.uniform(0, 0.08))
-        process.send_signal(signal.SIGKILL)
-        _, said = process.communicate()
-        assert process.returncode == -signal.SIGKILL
-        if before:
-            assert went_on_at(said) == before
+    killed(start, run_dir, times=5)
     last = newest_checkpoint(run_dir)
     assert last > 0
-    assert not (run_dir / "summary.json").exists()
     (run_dir / "snapshots" / ".model-00000300.safetensors.99999999.tmp").write_bytes(b"half")
     assert went_on_at(train(run_dir).stderr) == last
     assert_same_run(run_dir, straight)
@@ -229,10 +218,11 @@ def test_interrupted_and_gone_on(
 ) -> None:
     run_dir = tmp_path / "run"
     arguments = ("run.checkpoint_every=1000000",)
-    process = start(run_dir, *arguments)
-    wait_until((run_dir / "snapshots" / "model-00000300.safetensors").exists, process)
+    begun = (run_dir / "snapshots" / "model-00000300.safetensors").exists
+    process = caught(lambda: start(run_dir, *arguments), run_dir, begun)
     process.send_signal(number)
-    _, said = process.communicate(timeout=30)
+    process.send_signal(signal.SIGCONT)
+    _, said = process.communicate(timeout=HANGS)
     assert process.returncode == 128 + number
     assert "Traceback" not in said
     stopped = summary(run_dir)
@@ -245,26 +235,30 @@ def test_interrupted_and_gone_on(
 
 def test_interrupted_twice_leaves_at_once(start: Any, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    process = start(run_dir, "solver.max_iterations=300")
-    wait_until((run_dir / "checkpoints").exists, process)
-    process.send_signal(signal.SIGINT)  # still reading its data: it will not look up so soon
-    assert process.stderr is not None
-    while "once more" not in process.stderr.readline():
-        assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) in (-signal.SIGINT, 128 + signal.SIGINT)
-    assert not (run_dir / "summary.json").exists()
+    for _ in range(20):
+        process = start(run_dir, "solver.max_iterations=300")
+        wait_until((run_dir / "checkpoints").exists, process)
+        process.send_signal(signal.SIGINT)  # still reading its data: it will not look up so soon
+        assert process.stderr is not None
+        while "once more" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=HANGS) in (-signal.SIGINT, 128 + signal.SIGINT)
+        if not (run_dir / "summary.json").exists():
+            return
+        shutil.rmtree(run_dir)  # we were slow, and it had left in order before the second one
+    raise AssertionError("the second one was never obeyed")
 
 
 def test_interrupted_when_nobody_reads_the_messages(start: Any, tmp_path: Path) -> None:
     """`bigsvm.train ... 2>&1 | tee log`: Ctrl-C ends tee first."""
     run_dir = tmp_path / "run"
-    process = start(run_dir, "run.checkpoint_every=1000000", "solver.tolerance=1e-7")
+    process = start(run_dir, "run.checkpoint_every=1000000", "solver.tolerance=1e-15")
     wait_until((run_dir / "snapshots" / "model-00000300.safetensors").exists, process)
     process.stdout.close()
     process.stderr.close()
     process.send_signal(signal.SIGINT)
-    process.wait(timeout=30)
+    process.wait(timeout=HANGS)
     assert summary(run_dir)["status"] == "interrupted"
     assert newest_checkpoint(run_dir) > 0
 
@@ -291,15 +285,18 @@ def test_a_finished_run_stays_as_it_is(train: Train, straight: Path, tmp_path: P
 
 def test_time_limit(train: Train, straight: Path, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    slow = ("solver.time_limit=2", "run.snapshot_every=1", "run.checkpoint_every=1")
+    slow = ("run.snapshot_every=1", "run.checkpoint_every=1")
     begin = time.monotonic()
-    train(run_dir, *slow)
-    assert time.monotonic() - begin < 2 + 4, "generous: other work may share the machine"
+    train(run_dir, *slow, "solver.time_limit=2")
+    took = time.monotonic() - begin
     first = summary(run_dir)
     assert first["status"] == "time_limit"
     assert first["true_gap"] is not None
     assert load_model(run_dir / "model.safetensors").about["iteration"] == first["iterations"]
-    said = train(run_dir, *slow).stderr
+    begin = time.monotonic()
+    said = train(run_dir, *slow, "solver.time_limit=0.001").stderr
+    with_no_time = time.monotonic() - begin
+    assert took < 2 + 3 * with_no_time, "generous: other work may share the machine"
     assert went_on_at(said) == first["iterations"]
     assert summary(run_dir)["iterations"] > first["iterations"]
     train(run_dir)
@@ -335,8 +332,9 @@ def test_snapshots_of_two_models_never_lie_together(
 ) -> None:
     """Even where the first run was killed before its first checkpoint."""
     run_dir = tmp_path / "run"
-    process = start(run_dir, "run.checkpoint_every=1000000", "run.snapshot_every=50")
-    wait_until((run_dir / "snapshots" / "model-00000300.safetensors").exists, process)
+    settings = ("run.checkpoint_every=1000000", "run.snapshot_every=50")
+    begun = (run_dir / "snapshots" / "model-00000300.safetensors").exists
+    process = caught(lambda: start(run_dir, *settings), run_dir, begun)
     process.kill()
     process.communicate()
     arguments = ("model.C=2", "solver.max_iterations=100", "run.snapshot_every=50")
@@ -352,15 +350,13 @@ def test_two_trainers_never_share_a_run_directory(
     start: Any, train: Train, straight: Path, tmp_path: Path
 ) -> None:
     run_dir = tmp_path / "run"
-    process = start(run_dir)
-    wait_until(lambda: newest_checkpoint(run_dir) > 0, process)
-    process.send_signal(signal.SIGSTOP)
+    process = caught(lambda: start(run_dir), run_dir, lambda: newest_checkpoint(run_dir) > 0)
     before = everything(run_dir)
     for arguments in ((), ("--fresh",)):
         assert "another trainer is at work" in one_line(train(run_dir, *arguments, code=2))
     assert everything(run_dir) == before
     process.send_signal(signal.SIGCONT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=HANGS)
     assert process.returncode == 0, said
     assert_same_run(run_dir, straight)
 

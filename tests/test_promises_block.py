@@ -1,23 +1,21 @@
 """The promises once more, for the block schedule."""
 
-import random
-import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from trainings import (
+    HANGS,
     Train,
     assert_same_run,
     command,
     environment,
     final,
+    killed,
     newest_checkpoint,
     snapshot,
     summary,
-    wait_until,
     went_on_at,
 )
 
@@ -45,24 +43,15 @@ def test_same_bits_whatever_the_form_of_the_store(
 
 def test_same_bits_with_two_threads(config: Path, straight_block: Path, tmp_path: Path) -> None:
     arguments = command(config, tmp_path / "run", *BLOCK, "solver.threads=2")
-    subprocess.run(arguments, env=environment(threads=2), check=True, timeout=120)
+    subprocess.run(arguments, env=environment(threads=2), check=True, timeout=HANGS)
     assert_same_run(tmp_path / "run", straight_block)
 
 
 def test_killed_at_any_moment(
     start: Any, train: Train, straight_block: Path, tmp_path: Path
 ) -> None:
-    chance = random.Random(1)
     run_dir = tmp_path / "run"
-    for kill in range(4):
-        process = start(run_dir, *BLOCK)
-        before = newest_checkpoint(run_dir)
-        if kill:
-            wait_until(lambda before=before: newest_checkpoint(run_dir) > before, process)
-        time.sleep(chance.uniform(0, 0.08))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
+    killed(start, run_dir, *BLOCK, times=4)
     assert newest_checkpoint(run_dir) > 0
     train(run_dir, *BLOCK)
     assert_same_run(run_dir, straight_block)

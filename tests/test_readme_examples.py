@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from trainings import environment
+from trainings import HANGS, environment
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -34,7 +34,7 @@ def run_commands(block: str, place: Path, **variables: str) -> str:
         assert words[0] == "python", line
         done = subprocess.run(
             [sys.executable, *words[1:]],
-            cwd=place, capture_output=True, text=True, env=environment() | variables, timeout=120,
+            cwd=place, capture_output=True, text=True, env=environment() | variables, timeout=HANGS,
         )  # fmt: skip
         assert done.returncode == 0, f"{line}: {done.stderr}"
         said += done.stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from s3_server import BUCKET, NOBODY, S3Server
 from small_run import make_store
-from trainings import command, environment, final, one_line, summary
+from trainings import HANGS, command, environment, final, one_line, summary
 
 from bigsvm.config_file import load_config
 from bigsvm.errors import UserError
@@ -61,7 +61,7 @@ def run(server: S3Server) -> Run:
         mine = {k: v for k, v in environment().items() if not k.startswith("AWS_")}
         variables = {**mine, **server.environment(), **variables}
         variables = {name: value for name, value in variables.items() if value}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=variables)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS, env=variables)
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode == code, done.stderr
         return done
@@ -119,7 +119,7 @@ def test_the_same_model_as_from_the_local_store(
 def test_passing_errors_pass(
     run: Run, server: S3Server, config_file: Path, local_run: Path, tmp_path: Path, fault: str
 ) -> None:
-    server.misbehave(fault, every=3)
+    server.misbehave(fault, every=5)
     run(command(config_file, tmp_path / "run", "data.test=null"))
     assert server.counts()["faults"] > 5
     assert final(tmp_path / "run") == final(local_run)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from trainings import REPOSITORY, Train, environment, final
+from trainings import HANGS, REPOSITORY, Train, environment, final
 
 sys.path.insert(0, str(REPOSITORY / "scripts"))
 
@@ -96,7 +96,7 @@ def test_partitions_are_the_papers(data_dir: Path) -> None:
 def reproduce(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments],
-        capture_output=True, text=True, env=environment(), timeout=300,
+        capture_output=True, text=True, env=environment(), timeout=HANGS,
     )  # fmt: skip
     assert done.returncode == code, done.stderr
     return done

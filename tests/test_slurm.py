@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from clusters import until
-from trainings import REPOSITORY, command, environment, final, newest_checkpoint, snapshots
+from trainings import HANGS, REPOSITORY, command, environment, final, newest_checkpoint, snapshots
 
 SCRIPTS = REPOSITORY / "scripts" / "slurm"
 SRUN = """#!/usr/bin/env bash
@@ -73,13 +73,14 @@ def submit(jobs: list, slurm: dict[str, str], script: str, *arguments: str) -> s
 def test_time_is_up_and_the_job_goes_back_into_the_queue(
     jobs: list, slurm: dict[str, str], config: Path, tmp_path: Path
 ) -> None:
-    settings = ("solver.schedule=block", "solver.hot_set=16", "solver.max_iterations=900")
+    often = "run.checkpoint_every=5"
+    settings = ("solver.schedule=block", "solver.hot_set=16", "solver.max_iterations=900", often)
     run_dir, log = tmp_path / "run", Path(slurm["SCONTROL_LOG"])
     arguments = command(config, run_dir, *settings)[3:]
     first = submit(jobs, slurm, "train.sbatch", *arguments)
-    until(lambda: (run_dir / "metrics.jsonl").exists())
+    until(lambda: newest_checkpoint(run_dir) > 0)
     first.send_signal(signal.SIGTERM)
-    said, _ = first.communicate(timeout=60)
+    said, _ = first.communicate(timeout=HANGS)
     assert first.returncode == 128 + signal.SIGTERM, said
     assert log.read_text() == "requeue 17\n"
     assert newest_checkpoint(run_dir) > 0
@@ -87,7 +88,7 @@ def test_time_is_up_and_the_job_goes_back_into_the_queue(
     assert not list(tmp_path.glob(".dask-*"))
 
     again = submit(jobs, {**slurm, "SLURM_RESTART_COUNT": "1"}, "train.sbatch", *arguments)
-    said, _ = again.communicate(timeout=60)
+    said, _ = again.communicate(timeout=HANGS)
     assert again.returncode == 0, said
     assert log.read_text() == "requeue 17\n", "only the first one was cut off"
     alone = tmp_path / "alone"
@@ -100,7 +101,7 @@ def test_a_mistake_is_not_tried_again(
     jobs: list, slurm: dict[str, str], config: Path, tmp_path: Path
 ) -> None:
     job = submit(jobs, slurm, "train.sbatch", str(config), "--set", "model.C=-1")
-    said, _ = job.communicate(timeout=60)
+    said, _ = job.communicate(timeout=HANGS)
     assert job.returncode == 2
     assert "error: " in said
     assert not Path(slurm["SCONTROL_LOG"]).exists()

@@ -30,8 +30,16 @@ def test_help_imports_nothing_heavy(name: str) -> None:
     assert "loaded: []" in done.stdout
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Empty at first; what one schedule compiled, the other one need not compile again."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.mark.parametrize("schedule", ["exact", "block"])
-def test_the_second_start_compiles_nothing(config: Path, tmp_path: Path, schedule: str) -> None:
+def test_the_second_start_compiles_nothing(
+    config: Path, cache: Path, tmp_path: Path, schedule: str
+) -> None:
     settings = (f"solver.schedule={schedule}", "solver.max_iterations=50", "solver.hot_set=16")
     said = []
     for start in ("first", "second"):
@@ -40,11 +48,10 @@ def test_the_second_start_compiles_nothing(config: Path, tmp_path: Path, schedul
             capture_output=True,
             text=True,
             check=True,
-            env=environment()
-            | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DEBUG_CACHE": "1"},
+            env=environment() | {"NUMBA_CACHE_DIR": str(cache), "NUMBA_DEBUG_CACHE": "1"},
         )
         said.append(done.stdout)
     assert "data saved to" in said[0]
     assert "data loaded from" in said[1]
     assert "data saved to" not in said[1]
-    assert any((tmp_path / "cache").iterdir())
+    assert any(cache.iterdir())

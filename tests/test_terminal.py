@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 from trainings import (
+    HANGS,
     Train,
     assert_same_run,
+    caught,
     command,
     environment,
     newest_checkpoint,
     summary,
-    wait_until,
 )
 
 
@@ -25,26 +26,33 @@ def test_a_training_outlives_its_terminal(
     nohup: bool, config: Path, train: Train, straight: Path, tmp_path: Path
 ) -> None:
     run_dir, handler = tmp_path / "run", signal.SIG_IGN if nohup else signal.SIG_DFL
-    end, terminal = pty.openpty()
+    ends = []
 
     def prepare() -> None:
         signal.signal(signal.SIGHUP, handler)
         fcntl.ioctl(1, termios.TIOCSCTTY, 0)
 
-    process = subprocess.Popen(
-        command(config, run_dir),
-        stdin=subprocess.DEVNULL,
-        stdout=terminal,
-        stderr=terminal,
-        env=environment() | {"TERM": "xterm"},
-        start_new_session=True,
-        preexec_fn=prepare,
-        text=True,
-    )
-    os.close(terminal)
-    wait_until(lambda: newest_checkpoint(run_dir) > 0, process)
-    os.close(end)
-    code = process.wait(timeout=60)
+    def begin() -> "subprocess.Popen[str]":
+        end, terminal = pty.openpty()
+        ends.append(end)
+        process = subprocess.Popen(
+            command(config, run_dir),
+            stdin=subprocess.DEVNULL,
+            stdout=terminal,
+            stderr=terminal,
+            env=environment() | {"TERM": "xterm"},
+            start_new_session=True,
+            preexec_fn=prepare,
+            text=True,
+        )
+        os.close(terminal)
+        return process
+
+    process = caught(begin, run_dir, lambda: newest_checkpoint(run_dir) > 0)
+    for end in ends:
+        os.close(end)
+    process.send_signal(signal.SIGCONT)
+    code = process.wait(timeout=HANGS)
     if nohup:  # it went on, though nobody hears what it says in the end
         assert summary(run_dir)["status"] == "converged"
     else:

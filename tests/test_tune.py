@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import yaml
-from trainings import environment, wait_until
+from trainings import HANGS, environment, wait_until
 
 from bigsvm import cli
 from bigsvm.backends.in_memory import InMemoryBackend
@@ -155,7 +155,7 @@ def test_whoever_computes_it_the_bytes_are_the_same(
     config: Path, straight: Path, tmp_path: Path, settings: tuple[str, ...]
 ) -> None:
     process = start(config, tmp_path, *settings)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=HANGS)
     assert process.returncode == 0, err
     assert found(tmp_path) == found(straight)
 
@@ -183,7 +183,7 @@ def test_a_tuning_goes_on_to_the_same_bytes(
     process = start(config, tmp_path, *LONG)
     wait_until(lambda: len(list(tmp_path.glob("points/*.safetensors"))) > 2, process)
     process.send_signal(how)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=HANGS)
     assert process.returncode == (130 if how == signal.SIGINT else -9), err
     there = {path.name: path for path in tmp_path.glob("points/*.safetensors")}
     assert 2 < len(there) < 24

@@ -1,9 +1,6 @@
 """Weighted and re-weighted trainings by the real command: the promises hold for them too."""
 
 import json
-import random
-import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +12,10 @@ from trainings import (
     assert_same_run,
     command,
     final,
+    killed,
     newest_checkpoint,
     snapshots,
     summary,
-    wait_until,
 )
 
 from bigsvm import load_model
@@ -172,15 +169,8 @@ def test_rounds_killed_at_any_moment(
     straight_rounds: dict[str, Path],
     tmp_path: Path,
 ) -> None:
-    chance = random.Random(2)
     run_dir = tmp_path / "run"
-    for _ in range(4):
-        process = start(run_dir, *ROUNDS, *SCHEDULES[name])
-        before = newest_checkpoint(run_dir)
-        wait_until(lambda before=before: newest_checkpoint(run_dir) > before, process)
-        time.sleep(chance.uniform(0, 0.08))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+    killed(start, run_dir, *ROUNDS, *SCHEDULES[name], times=4)
     train(run_dir, *ROUNDS, *SCHEDULES[name])
     assert_same_run(run_dir, straight_rounds[name])
 

@@ -2,6 +2,9 @@
 
 import json
 import os
+import random
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +16,7 @@ REPOSITORY = Path(__file__).parent.parent
 EVERY = 300  # iterations between snapshots
 ROWS = 3000
 TOLERANCE = 2e-4
+HANGS = 600  # seconds: nothing takes so long, whatever else shares the machine
 Train = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -41,7 +45,7 @@ def trainer(config: Path) -> Train:
             command(config, run_dir, *arguments),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=HANGS,
             env=environment(),
         )
         assert "Traceback" not in done.stderr, done.stderr
@@ -101,11 +105,68 @@ def one_line(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert process.poll() is None, process.communicate()
+    deadline = time.monotonic() + HANGS
+    while True:
+        ended = process.poll() is not None
+        if condition():
+            return
+        assert not ended, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+Begin = Callable[[], "subprocess.Popen[str]"]
+
+
+def caught(begin: Begin, run_dir: Path, ready: Callable[[], bool]) -> "subprocess.Popen[str]":
+    """A training that was stopped (SIGSTOP) as soon as it was ready, not yet half-way.
+
+    A fast machine may be past that before anybody looks: then it is begun anew.
+    """
+    half_way = run_dir / "snapshots" / "model-00001500.safetensors"
+    for _ in range(20):
+        process = begin()
+        wait_until(lambda p=process: ready() or p.poll() is not None, process)
+        process.send_signal(signal.SIGSTOP)
+        if process.poll() is None:
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if process.poll() is None and not half_way.exists():
+            return process
+        process.kill()
+        _, said = process.communicate()
+        assert process.returncode in (0, -signal.SIGKILL), said
+        shutil.rmtree(run_dir)
+    raise AssertionError("it was never seen on its way")
+
+
+def killed(start: Any, run_dir: Path, *arguments: str, times: int) -> None:
+    """Kill -9 a training, once before there is anything, then soon after some new checkpoint.
+
+    There are so many checkpoints that it lasts; one that still ends first is begun anew.
+    """
+    chance = random.Random(times)
+    kills = 0
+    for _ in range(10 * times):
+        process = start(run_dir, *arguments, "run.checkpoint_every=10")
+        before = newest_checkpoint(run_dir)
+        if kills:
+            wait_until(
+                lambda p=process, b=before: newest_checkpoint(run_dir) > b or p.poll() is not None,
+                process,
+            )
+        time.sleep(chance.uniform(0, 0.02))
+        process.kill()
+        _, said = process.communicate()
+        if process.returncode == 0 or (run_dir / "summary.json").exists():
+            shutil.rmtree(run_dir)
+            continue
+        assert process.returncode == -signal.SIGKILL, said
+        if before:
+            assert went_on_at(said) == before
+        kills += 1
+        if kills == times:
+            return
+    raise AssertionError("it always came to its end before it could be killed")
 
 
 def assert_same_run(run_dir: Path, straight: Path) -> None:

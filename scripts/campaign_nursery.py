@@ -1,0 +1,180 @@
+"""A process that has loaded all a training needs, and becomes one as often as it is asked to.
+
+Or another command of Python, such as the workers of a cluster.
+
+Nearly all the time of a small training goes into its start. A process forked from this one is a
+process like any other, to be killed, stopped and starved; only it gets to its work sooner, and an
+hour has room for many more of them.
+"""
+
+import ctypes
+import fcntl
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+KERNELS = ("rbf", "laplacian", "linear", "poly")
+MODULES = ["h5py", "zarr", "distributed", "bigsvm.backends.dask", "bigsvm.backends.local"]
+MODULES += [f"bigsvm.{name}" for name in ("cluster", "config", "data_sets", "display", "progress")]
+MODULES += [f"bigsvm.{name}" for name in ("scoring", "solvers.in_turns", "training", "weights")]
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Born:
+    """A process out of the nursery: as much of a `Popen` as a campaign needs."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs."""
+        if self.returncode is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
+        return self.returncode
+
+    def wait(self, timeout: float = float("inf")) -> int:
+        """Wait for its end."""
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            time.sleep(0.005)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, if it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.send_signal(signal.SIGKILL)
+
+
+class Nursery:
+    """Starts trainings by forking; `close` ends it, not them."""
+
+    def __init__(self) -> None:
+        # Who is born there becomes a child of this process, that can wait for it.
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._lock = threading.Lock()
+        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            # GNU's OpenMP, the usual one, does not live on in a forked process.
+            env=os.environ | {"NUMBA_THREADING_LAYER": "workqueue"},
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        theirs.close()
+
+    def start(
+        self, arguments: list[str], mouth: int, folder: Path, on_terminal: bool, **environment: str
+    ) -> Born:
+        """Start Python with these arguments, which speaks to `mouth`."""
+        asked = [arguments, str(folder), on_terminal, environment]
+        with self._lock:
+            socket.send_fds(self._ours, [json.dumps(asked).encode()], [mouth])
+            return Born(int(self._ours.recv(100)))
+
+    def close(self) -> None:
+        """End it."""
+        self._ours.close()
+        self._process.wait()
+
+
+def serve(asking: socket.socket) -> None:
+    """Answer every request with the number of a new process, until nobody asks any more."""
+    load_everything()
+    while True:
+        asked, descriptors, _, _ = socket.recv_fds(asking, 2**16, 1)
+        if not asked:
+            return
+        mouth = descriptors[0]
+        arguments, folder, on_terminal, environment = json.loads(asked)
+        told, telling = os.pipe()
+        between = os.fork()
+        if between == 0:
+            child = os.fork()
+            if child:  # its parent leaves at once, so that it goes to whoever runs the campaign
+                os.write(telling, str(child).encode())
+                os._exit(0)
+            for descriptor in (told, telling, asking.detach()):
+                os.close(descriptor)
+            become(arguments, mouth, folder, on_terminal, environment)
+        os.waitpid(between, 0)
+        asking.send(os.read(told, 100))
+        for descriptor in (told, telling, mouth):
+            os.close(descriptor)
+
+
+def become(
+    arguments: list[str], mouth: int, folder: str, on_terminal: bool, environment: dict[str, str]
+) -> None:
+    """Be `python ARGUMENTS`; does not return."""
+    if on_terminal:
+        os.setsid()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (mouth, 1), (mouth, 2)):
+        os.dup2(source, target)
+    os.close(nothing)
+    os.close(mouth)
+    if on_terminal:
+        fcntl.ioctl(1, termios.TIOCSCTTY, 0)
+    sys.stdout, sys.stderr = (os.fdopen(n, "w", buffering=1, closefd=False) for n in (1, 2))
+    os.chdir(folder)
+    os.environ.update(environment)
+    how, what, *rest = arguments
+    sys.argv = [what, *rest]
+    if how == "-m":
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+    else:
+        exec(compile(what, "-c", "exec"), {"__name__": "__main__"})
+    sys.exit()
+
+
+def load_everything() -> None:
+    """Import what trainings import, and load what they have compiled: by very small ones."""
+    for name in MODULES:
+        importlib.import_module(name)
+    from bigsvm.backends.in_memory import InMemoryBackend
+    from bigsvm.checksum import checksum
+    from bigsvm.kernels import Kernel, warm_up
+    from bigsvm.solvers.block import BlockSchedule
+    from bigsvm.solvers.column_cache import space_for_columns
+    from bigsvm.solvers.exact import ExactSchedule
+    from bigsvm.solvers.problem import Problem
+
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(60, 3)).astype(np.float32)
+    signs = np.where(rows[:, 0] + generator.normal(size=60) > 0, 1, -1).astype(np.int8)
+    signs.setflags(write=False)  # as those of a store are: compiled code tells them apart
+    checksum(rows)
+    for name in KERNELS:
+        kernel = Kernel(name, 0.5, 1.0, 2)
+        warm_up(kernel)
+        problem = Problem(InMemoryBackend(rows, kernel), signs, 10.0, "mfw", 1e-3)
+        exact = ExactSchedule(problem, space_for_columns(2**20, 60))
+        for schedule in (exact, BlockSchedule(problem, kernel, 2**20)):
+            state = problem.start(0, 16)
+            for _ in schedule.run(state, lambda _: 2**62):
+                pass
+            problem.verified(state, state)
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as asking:
+        serve(asking)
