@@ -22,7 +22,7 @@ class ParquetReader:
         with _readable(path) as file:
             schema = file.schema_arrow
             self.n = file.metadata.num_rows
-        names = list(schema.names)
+        self.names = names = list(schema.names)
         if self.n == 0 or not names:
             raise UserError(f"{path}: no rows in it")
         if len(names) > MAX_FEATURES:
