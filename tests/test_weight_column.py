@@ -12,6 +12,7 @@ import zarr
 from bigsvm import BigSVC, cli, load_model
 from bigsvm.errors import UserError
 from bigsvm.inspect import inspect
+from bigsvm.predict import main as predict
 from bigsvm.prepare import main, prepare
 from bigsvm.prepare_options import PrepareOptions
 from bigsvm.store import open_dataset
@@ -79,6 +80,22 @@ def test_the_command_the_training_and_the_estimator(table: pd.DataFrame, tmp_pat
     unit = np.median(found / expected)  # theirs is the margin
     np.testing.assert_allclose(found / unit, expected, atol=0.02)
     assert np.abs(plain.decision_function(store) - expected).max() > 0.1
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "npy"])
+def test_predict_leaves_weights_out(table: pd.DataFrame, tmp_path: Path, form: str) -> None:
+    X, y = table[["a", "b", "c"]].to_numpy(), table["kind"]
+    BigSVC().fit(X, y).to_model().save(tmp_path / "m.safetensors")
+    expected = load_model(tmp_path / "m.safetensors").decision_function(X)
+    labelled = table[["kind", "a", "importance", "b", "c"]]
+    for rows, options in (
+        (labelled, ["--weight-column", "2", "--label-column", "0"]),
+        (labelled.drop(columns="kind"), ["--weight-column", "1", "--no-labels"]),
+        (labelled.drop(columns="kind"), ["--weight-column", "-3", "--no-labels"]),
+    ):
+        asked = tmp_path / "m.safetensors", written(rows, tmp_path, form), tmp_path / "out.npy"
+        assert cli.run(predict, [*map(str, asked), *options, "--overwrite", "--quiet"]) == 0
+        np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
 
 
 def store_rows(store: Path) -> np.ndarray:

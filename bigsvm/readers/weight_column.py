@@ -9,6 +9,7 @@ import numpy as np
 from bigsvm.errors import UserError
 from bigsvm.readers import Batch, ReadOptions, open_reader
 from bigsvm.readers.columns import check_features, column_position
+from bigsvm.readers.table import NO_LABEL_COLUMN
 from bigsvm.readers.wording import shown
 from bigsvm.weights import WEIGHTS_ARE, usable
 
@@ -19,21 +20,22 @@ class WeightedReader:
     def __init__(self, path: Path, options: ReadOptions) -> None:
         self.path = path
         self._table = open_reader(path, replace(options, weight_column=None, features=None))
-        label: int | None = getattr(self._table, "label_column", None)
-        if label is None:
+        if not hasattr(self._table, "label_column"):
             raise UserError(
                 f"{path}: no column of weights can be told there; CSV, TSV, Parquet and npy have "
                 "columns"
             )
         names: list[str] | None = getattr(self._table, "names", None)
-        asked, columns = options.weight_column, self._table.d + 1
+        label: int = self._table.label_column if options.with_labels else NO_LABEL_COLUMN
+        asked, columns = options.weight_column, self._table.d + options.with_labels
         position = column_position(path, asked, names, columns, "weights")
         if position == label:
             raise UserError(
                 f"{path}: column {asked!r} is that of the labels; name theirs with --label-column"
             )
-        self._column = position - (position > label)  # among the features
+        self._column = position - (position > label >= 0)  # among the features
         self._place = f"column {position + 1}" + (f" ({shown(names[position])})" if names else "")
+        self.n: int | None = getattr(self._table, "n", None)  # text does not say it beforehand
         self.d = self._table.d - 1
         check_features(path, self.d, options)
         self.feature_names = self._table.feature_names and [
