@@ -78,10 +78,13 @@ def test_as_a_scikit_learn_classifier(
 ) -> None:
     monkeypatch.chdir(place)
     (place / "mine.zarr").symlink_to("q.zarr")
-    in_memory, weighted, streamed = examples("As a scikit-learn classifier", "python")
+    in_memory, stopped, weighted, streamed = examples("As a scikit-learn classifier", "python")
     names: dict = {}
     exec(in_memory, names)
     assert 0.94 < float(capsys.readouterr().out) <= 1
+    exec(stopped, names)
+    assert "['callback'" in capsys.readouterr().out
+    assert names["svc"].status_ == ["converged"] * 10
     exec(weighted, names)
     exec(streamed, names)
     assert 0.7 < float(capsys.readouterr().out) <= 1
