@@ -59,8 +59,9 @@ class BigSVC(ClassifierMixin, BaseEstimator):
     rounds : int, default=2
         Of "rwsvm": problems solved, each weighted by the coefficients of the one before.
     reweight : dict, optional
-        Of "rwsvm": ``{"function": "tanh", "floor": 0.01, "ceiling": 1.0}``, the way from
-        coefficients to weights; the functions are identity, sqrt, log and tanh.
+        Of "rwsvm": the way from coefficients to weights. The default is
+        ``{"function": "sqrt", "floor": 0.1, "ceiling": 1.0}``; other functions are identity, log
+        and tanh.
     tol : float, default=1e-5
         Stop when the pairwise gap is no larger.
     max_iter : int, default=1_000_000
@@ -85,8 +86,12 @@ class BigSVC(ClassifierMixin, BaseEstimator):
     support_ : (n_support,) int64 array
         Rows that are a support vector of some class, ascending.
     support_vectors_ : (n_support, n_features) float32 array
+    n_support_ : (n_classes,) int array
+        How many of them each class has.
     dual_coef_ : (1 or n_classes, n_support) float64 array
         In units of the margin: a decision value of 1 is at the margin of its class.
+    coef_ : (1 or n_classes, n_features) float64 array
+        What each feature counts; of the linear kernel only.
     intercept_ : (1 or n_classes,) float64 array
         0 where `intercept` is.
     algorithm_ : str
@@ -103,6 +108,11 @@ class BigSVC(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
+    Up to 1,000 rows the problem is solved to rounding, by linear equations once its support
+    vectors are known; with "auto", that problem is the plain SVM. So the order of the rows does not
+    matter there, and a weight of 2 is the same as the row twice, as scikit-learn's checks ask. The
+    working set of "mfw", and so its model, depends on the order; `tol` is then what is left open.
+
     Ctrl-C ends the fit with the model so far, which is usable, and a warning; twice, it raises
     KeyboardInterrupt as usual.
 
@@ -208,7 +218,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
                 else:
                     fits = fit_classes(backend, which, sums, options, watch, starts, told)
             self.classes_ = classes
-            self._keep(fits, backend, options)
+            self._keep(fits, which, backend, options)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -251,6 +261,13 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         if decision.ndim == 1:
             return self.classes_[(decision > 0).astype(int)]
         return self.classes_[decision.argmax(axis=1)]
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """What each feature counts, where the kernel is linear."""
+        if self._kernel.name != "linear":
+            raise AttributeError("coef_ is there with the linear kernel only")
+        return self.dual_coef_ @ self.support_vectors_.astype(np.float64)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The share of rows that are predicted right.
@@ -316,7 +333,9 @@ class BigSVC(ClassifierMixin, BaseEstimator):
             return None
         return last if np.array_equal(self.classes_, classes) else None
 
-    def _keep(self, fits: list[Fitted], backend: Backend, options: FitOptions) -> None:
+    def _keep(
+        self, fits: list[Fitted], which: np.ndarray, backend: Backend, options: FitOptions
+    ) -> None:
         """The attributes of a fitted estimator."""
         self._alpha = np.array([fitted.alpha for fitted in fits]) if self.warm_start else None
         self._kernel = options.kernel
@@ -324,6 +343,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         coef = np.array([fitted.coef for fitted in fits])
         self.support_ = np.flatnonzero(coef.any(axis=0))
         self.support_vectors_ = backend.gather(self.support_)
+        self.n_support_ = np.bincount(which[self.support_], minlength=len(self.classes_))
         self.dual_coef_ = coef[:, self.support_]
         self.intercept_ = options.intercept * self.dual_coef_.sum(axis=1)
         self.n_iter_ = np.array([fitted.iterations for fitted in fits])
@@ -332,7 +352,8 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         if unfinished := set(self.status_) - {"converged", "callback"}:
             warnings.warn(
                 f"the fit ended before it converged ({', '.join(sorted(unfinished))}) at a gap of "
-                f"{self.gap_.max():.1e}, where tol is {self.tol:g}",
+                f"{self.gap_.max():.1e}, where tol is {self.tol:g}"
+                + ("; are the features scaled?" if "max_iter" in unfinished else ""),
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,16 +99,24 @@ def check_parameters(given: BigSVC) -> None:
         if getattr(given, name) not in known:
             raise ValueError(f"{name}={getattr(given, name)!r}: choose one of {known}")
     for name in ("C", "tol"):
-        if not 0 < getattr(given, name) < np.inf:
-            raise ValueError(f"{name}={getattr(given, name)!r}: must be above 0")
-    if not 0 <= given.intercept < np.inf:
-        raise ValueError(f"intercept={given.intercept!r}: must be 0 or more")
-    if not 1 <= given.degree <= 20:
-        raise ValueError(f"degree={given.degree!r}: must be from 1 to 20")
-    if given.rounds < 1:
-        raise ValueError(f"rounds={given.rounds!r}: must be 1 or more")
-    if given.max_iter != -1 and given.max_iter < 1:
-        raise ValueError(f"max_iter={given.max_iter!r}: must be 1 or more, or -1 for no limit")
+        _check_number(given, name, Real, lambda v: 0 < v < np.inf, "a number above 0")
+    _check_number(given, "intercept", Real, lambda v: 0 <= v < np.inf, "a number, 0 or more")
+    _check_number(given, "coef0", Real, np.isfinite, "a number")
+    _check_number(given, "degree", Integral, lambda v: 1 <= v <= 20, "an integer from 1 to 20")
+    _check_number(given, "rounds", Integral, lambda v: v >= 1, "an integer, 1 or more")
+    _check_number(
+        given, "max_iter", Integral, lambda v: v >= 1 or v == -1, "1 or more, or -1 for no limit"
+    )
+    if given.callback is not None and not callable(given.callback):
+        raise ValueError(f"callback={given.callback!r}: must be a function, or None")
+
+
+def _check_number(
+    given: BigSVC, name: str, kind: type, fits: Callable[[Any], Any], words: str
+) -> None:
+    value = getattr(given, name)
+    if not isinstance(value, kind) or not fits(value):
+        raise ValueError(f"{name}={value!r}: must be {words}")
 
 
 def _rate(given: BigSVC, rows: Rows, sample_weight: np.ndarray | None) -> float:
@@ -114,17 +124,15 @@ def _rate(given: BigSVC, rows: Rows, sample_weight: np.ndarray | None) -> float:
     if given.sigma is not None:
         if given.kernel not in ("rbf", "laplacian"):
             raise ValueError(f"sigma: is of rbf and laplacian kernels, not of {given.kernel}")
-        if not 0 < given.sigma < np.inf:
-            raise ValueError(f"sigma={given.sigma!r}: must be above 0")
+        _check_number(given, "sigma", Real, lambda v: 0 < v < np.inf, "a number above 0")
         rate = given.sigma if given.kernel == "laplacian" else 2 * given.sigma**2
         return 1 / rate
-    if isinstance(given.gamma, str):
-        if given.gamma not in ("scale", "auto"):
-            raise ValueError(f'gamma={given.gamma!r}: choose "scale", "auto" or a number')
+    if isinstance(given.gamma, str) and given.gamma in ("scale", "auto"):
         variance = rows.variance(sample_weight) if given.gamma == "scale" else 1.0
         return 1 / (rows.shape[1] * variance) if variance > 0 else 1.0
-    if not 0 < given.gamma < np.inf:
-        raise ValueError(f"gamma={given.gamma!r}: must be above 0")
+    _check_number(
+        given, "gamma", Real, lambda v: 0 < v < np.inf, '"scale", "auto" or a number above 0'
+    )
     return float(given.gamma)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from bigsvm.inspect_model import scaling_facts
 from bigsvm.labels import codes_of
-from bigsvm.store import Dataset, open_dataset
+from bigsvm.store import WEIGHT, Dataset, open_dataset
 from bigsvm.store_place import open_place
 
 
@@ -41,6 +41,7 @@ def _part(path: Path, with_labels: bool) -> dict[str, Any]:
             "rows": data.n,
             "features": data.d,
             "classes": _counts(data) if with_labels else None,
+            "weight": _weights(data),
             "feature_names": data.feature_names,
             "chunk_rows": data.chunk_rows,
             "chunk_bytes": data.stored_chunk_bytes,
@@ -57,6 +58,13 @@ def _counts(data: Dataset) -> dict[str, int]:
         str(label): int(np.count_nonzero(codes == code))
         for label, code in zip(data.classes, codes_of(data.classes), strict=True)
     }
+
+
+def _weights(data: Dataset) -> dict[str, float] | None:
+    if not data.has_weights:
+        return None
+    values = data.numbers(WEIGHT)
+    return {"smallest": float(values.min()), "largest": float(values.max())}
 
 
 def _version(group: Any) -> str:

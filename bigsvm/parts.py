@@ -57,18 +57,19 @@ class Parts:
                 f"({seen(self.classes)}); take fewer test rows or another seed"
             )
 
-    def batches(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """Yield (part, rows, codes); the rows of a part come in the order of the file."""
+    def batches(self) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray | None]]:
+        """Yield (part, rows, codes, weights); those of a part come in the order of the file."""
         for origin, spill in self._spills.items():
             choice = self._choice(spill)
-            for x, codes in spill.batches():
+            for x, codes, weight in spill.batches():
                 y = self._codes[origin][codes]
                 if choice is None:
-                    yield origin, x, y
+                    yield origin, x, y, weight
                     continue
                 test = choice.next(len(x))
-                yield "train", x[~test], y[~test]
-                yield "test", x[test], y[test]
+                for part, chosen in (("train", ~test), ("test", test)):
+                    of_part = None if weight is None else weight[chosen]
+                    yield part, x[chosen], y[chosen], of_part
 
     def _count(self) -> dict[str, tuple[int, ...]]:
         """Rows of each class in each part; reads the labels only."""

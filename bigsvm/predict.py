@@ -173,6 +173,7 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     add = reading.add_argument
     add("--format", choices=FORMATS, help="default: found out")
     add("--label-column", metavar="NAME", help="name, or position from 0 (default: the last)")
+    add("--weight-column", metavar="NAME", help="likewise, if there is one: it is left out")
     add("--header", choices=("auto", "yes", "no"), help="whether a CSV file has one")
     add("--delimiter", metavar="C", help="of CSV")
     own = parser.add_argument_group("reading a store of your own")
@@ -207,7 +208,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _refuse_options_without_use(arguments: Namespace) -> None:
     store = is_store(arguments.source)
-    unused = ("format", "label_column", "header", "delimiter") if store else ("x", "y")
+    of_files = ("format", "label_column", "weight_column", "header", "delimiter")
+    unused = of_files if store else ("x", "y")
     for name in unused:
         if getattr(arguments, name) is not None:
             kind, option = "a store" if store else "a file", name.replace("_", "-")

@@ -26,6 +26,7 @@ from bigsvm.readers import FORMATS
 from bigsvm.scaling import KINDS, Scaling, ScalingFit
 from bigsvm.sources import SOURCES
 from bigsvm.spill import Spill
+from bigsvm.store import WEIGHT
 from bigsvm.store_writer import COMPRESSIONS, About, StoreWriter, check_target
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -41,6 +42,7 @@ class Summary:
     counts: dict[str, tuple[int, ...]]  # part -> rows of each class
     dropped: int
     scaling: Scaling
+    weighted: bool
     seconds: float
 
     def __str__(self) -> str:
@@ -57,6 +59,8 @@ class Summary:
             lines.append(f"dropped: {self.dropped:,} rows")
         clip = "" if self.scaling.clip is None else f", clipped to {self.scaling.clip:g}"
         lines.append(f"scaling: {self.scaling.kind}{clip}")
+        if self.weighted:
+            lines.append(f"weights: {WEIGHT}, beside the rows (--set model.sample_weight={WEIGHT})")
         lines.append(f"written to {self.store} in {self.seconds:.1f} s")
         return "\n".join(lines)
 
@@ -97,9 +101,10 @@ def prepare(
     with full_disk_explained(store), ExitStack() as stack:
         folder = stack.enter_context(hidden_folder(store, "spill"))
         inputs = open_inputs(source, options, test_file, progress)
+        weighted = options.weight_column is not None
         spills = {}
         for part, data in inputs.items():
-            spills[part] = stack.enter_context(Spill(folder, part, data.reader.d))
+            spills[part] = stack.enter_context(Spill(folder, part, data.reader.d, weighted))
             parse(data, spills[part], options, progress)
         names = {part: data.name for part, data in inputs.items()}
         test_rows = size_of_test_split(spills["train"].n, options)
@@ -120,14 +125,16 @@ def prepare(
             chunk_rows=options.chunk_rows,
             compression=options.compression,
             overwrite=overwrite,
+            weighted=weighted,
         ) as writer:
             done = 0
-            for part, x, codes in parts.batches():
-                writer.append(part, scaled(x, scaling), codes)
+            for part, x, codes, weight in parts.batches():
+                writer.append(part, scaled(x, scaling), codes, weight)
                 done += len(x)
                 progress("writing rows", done, sum(parts.rows.values()))
     seconds = time.monotonic() - begin
-    return Summary(store, parts.d, parts.classes, parts.counts, parts.dropped, scaling, seconds)
+    known = (parts.d, parts.classes, parts.counts, parts.dropped, scaling, weighted)
+    return Summary(store, *known, seconds)
 
 
 def parse(data: Input, spill: Spill, options: PrepareOptions, progress: Progress) -> None:
@@ -163,7 +170,7 @@ def fit(parts: Parts, options: PrepareOptions, progress: Progress) -> Scaling:
     """Fit the scaling on the training rows only."""
     collected = ScalingFit(parts.d)
     if options.scaling != "none":
-        for part, x, _ in parts.batches():
+        for part, x, *_ in parts.batches():
             if part == "train":
                 collected.add(x)
                 progress("fitting the scaling", collected.count, parts.rows["train"])
@@ -199,6 +206,7 @@ def full_disk_explained(store: Path) -> Iterator[None]:
 EXAMPLES = """examples:
   python -m bigsvm.prepare miniboone mb.zarr --scaling standard --clip 8 --test-rows 12825
   python -m bigsvm.prepare mine.csv.gz mine.h5 --label-column class --test-fraction 0.2
+  python -m bigsvm.prepare mine.csv mine.zarr --label-column class --weight-column importance
   python -m bigsvm.prepare train.libsvm mine.zarr --test-file test.libsvm --scaling minmax
   python -m bigsvm.prepare synthetic big.zarr --rows 1000000 --features 50
 """
@@ -237,6 +245,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     add = reading.add_argument
     add("--format", choices=FORMATS, help="default: found out")
     add("--label-column", metavar="NAME", help="name, or position from 0 (default: the last)")
+    add("--weight-column", metavar="NAME", help="how much each row counts: kept beside the rows "
+        "as `weight`, for model.sample_weight or model.weights of a config")  # fmt: skip
     add("--header", choices=("auto", "yes", "no"), help="whether a CSV file has one")
     add("--delimiter", metavar="C", help="of CSV")
     add("--features", type=int, metavar="D", help="number of features (LIBSVM, synthetic)")
@@ -258,9 +268,9 @@ def options_from(arguments: Namespace) -> PrepareOptions:
     }
     if "header" in given:
         given["header"] = {"auto": "auto", "yes": True, "no": False}[given["header"]]
-    column = given.get("label_column", "")
-    if column.removeprefix("-").isdigit():
-        given["label_column"] = int(column)
+    for key in ("label_column", "weight_column"):
+        if given.get(key, "").removeprefix("-").isdigit():
+            given[key] = int(given[key])
     return checked_options(given)
 
 

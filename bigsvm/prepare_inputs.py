@@ -34,6 +34,8 @@ def with_source_defaults(source: str | Path, options: PrepareOptions) -> Prepare
         if options.drop_value is None:
             defaults["drop_value"] = known.drop_value
     if source == SYNTHETIC:
+        if options.weight_column is not None:
+            raise UserError(f"the source {SYNTHETIC!r} has no weights; leave out weight_column")
         for key, value in zip(("rows", "features", "noise"), SYNTHETIC_SIZE, strict=True):
             if getattr(options, key) is None:
                 defaults[key] = value

@@ -29,6 +29,9 @@ class PrepareOptions(BaseModel):
         Rows in a chunk of the store; default: 8 MiB of them.
     compression : {"zstd", "none"}, optional
         Default: zstd for Zarr, none for HDF5.
+    weight_column : str or int, optional
+        The column whose values are stored beside the rows as `weight`, for `model.sample_weight`
+        or `model.weights` of a config.
     format, label_column, header, delimiter, features
         How to read the file: see `bigsvm.readers.ReadOptions`.
     rows, noise
@@ -46,6 +49,7 @@ class PrepareOptions(BaseModel):
     positive: Label | None = None
     chunk_rows: int | None = Field(default=None, ge=1)
     compression: Literal["zstd", "none"] | None = None
+    weight_column: str | int | None = None
     format: Format = "auto"
     label_column: str | int | None = None
     header: bool | Literal["auto"] = "auto"
@@ -65,6 +69,7 @@ class PrepareOptions(BaseModel):
         return ReadOptions(
             format=self.format,
             label_column=self.label_column,
+            weight_column=self.weight_column,
             header=self.header,
             delimiter=self.delimiter,
             features=features or self.features,

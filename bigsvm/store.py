@@ -26,6 +26,7 @@ from bigsvm.plain_rows import plain_rows_of
 from bigsvm.prefetch import prefetched
 from bigsvm.scaling import Scaling
 from bigsvm.store_place import Place, array, attributes, damage_named, open_place
+from bigsvm.weights import digest_of
 
 CHUNK_BYTES = 8 * 2**20
 LABELS_AT_A_TIME = 2**20
@@ -34,6 +35,8 @@ _FEW = 50
 MAPPING_KEYS = ("path", "x", "y", "positive")
 # What a prepared store of more than two classes says of itself; those of two say nothing.
 VERSION, MANY_CLASSES = "bigsvm_format", "bigsvm store 2"
+# The array of weights that `prepare` writes, and what tells whether they are still those.
+WEIGHT, WEIGHT_DIGEST = "weight", "weight_digest"
 
 
 def rows_of_about(size: int, d: int, itemsize: int = 4) -> int:
@@ -83,6 +86,7 @@ class Dataset:
         self._plain = None if place.remote else plain_rows_of(x)
         self._packed = None if place.remote else packed_chunks_of(x)
         self.recorded_fingerprint: str | None = about.get("fingerprint") if prepared else None
+        self._weight_digest: str | None = about.get(WEIGHT_DIGEST)
         self.feature_names: list[str] | None = about.get("feature_names")
         self.source: str = about.get("source", "")
         self.parts: list[str] | None = about.get("parts")
@@ -105,6 +109,11 @@ class Dataset:
     def has_labels(self) -> bool:
         """Whether it was opened with labels."""
         return self._y is not None
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether `prepare` has stored a weight for each row."""
+        return self._weight_digest is not None
 
     @property
     def n_features(self) -> int:
@@ -201,7 +210,12 @@ class Dataset:
                 f"number for each of the {self.n} rows is needed"
             )
         with damage_named(f"{self._place.path}, {name}"):
-            return np.asarray(found[:]).reshape(-1)
+            values = np.asarray(found[:]).reshape(-1)
+        if name == WEIGHT and self._weight_digest not in (None, digest_of(values)):
+            raise UserError(
+                f"{self.path}: {name} is not what was written; the store is damaged, make it again"
+            )
+        return values
 
     def check_written(self, digest: Any) -> None:
         """Refuse rows that are not those once written; `digest` has been fed all of them."""

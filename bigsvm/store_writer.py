@@ -17,8 +17,17 @@ from bigsvm.errors import UserError
 from bigsvm.hidden_folder import hidden_folder
 from bigsvm.labels import Classes, codes_of
 from bigsvm.scaling import Scaling
-from bigsvm.store import CHUNK_BYTES, MANY_CLASSES, VERSION, begin_fingerprint, rows_of_about
+from bigsvm.store import (
+    CHUNK_BYTES,
+    MANY_CLASSES,
+    VERSION,
+    WEIGHT,
+    WEIGHT_DIGEST,
+    begin_fingerprint,
+    rows_of_about,
+)
 from bigsvm.store_place import SEAL, seal
+from bigsvm.weights import digest_of
 
 HDF5_SUFFIXES = (".h5", ".hdf5")
 SUFFIXES = (".zarr", *HDF5_SUFFIXES)
@@ -68,6 +77,8 @@ class StoreWriter:
         Default: zstd for Zarr, none for HDF5 (which has no zstd).
     overwrite : bool
         Replace an existing store; otherwise that is an error.
+    weighted : bool
+        There will be an array `weight` beside X and y.
     """
 
     def __init__(
@@ -80,8 +91,10 @@ class StoreWriter:
         chunk_rows: int | None = None,
         compression: str | None = None,
         overwrite: bool = False,
+        weighted: bool = False,
     ) -> None:
         self.path = path
+        self._weighted = weighted
         self._rows = dict(rows)
         self._d = d
         self._about = about
@@ -118,9 +131,11 @@ class StoreWriter:
             if kind is None:
                 self._publish()
 
-    def append(self, part: str, X: np.ndarray, y: np.ndarray) -> None:
-        """Write the next rows (m, d) float32 and codes (m,) of the classes of `part`."""
-        self._parts[part].append(X, y)
+    def append(
+        self, part: str, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None
+    ) -> None:
+        """Write the next rows (m, d) float32, codes (m,) of the classes and weights of `part`."""
+        self._parts[part].append(X, y, weight)
 
     def _create(self) -> None:
         self._file: Any = None
@@ -145,7 +160,11 @@ class StoreWriter:
             x = self._create_array(group, "X", (n, self._d), (chunk_rows, self._d), np.float32)
             kind = codes_of(self._about.classes).dtype.type
             y = self._create_array(group, "y", (n,), (min(n, CHUNK_BYTES),), kind)
-            self._parts[name] = _Part(group, x, y, chunk_rows, about)
+            weight = None
+            if self._weighted:
+                chunks = (min(n, CHUNK_BYTES // 8),)
+                weight = self._create_array(group, WEIGHT, (n,), chunks, np.float64)
+            self._parts[name] = _Part(group, x, y, weight, chunk_rows, about)
 
     def _create_array(
         self, group: Any, name: str, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: type
@@ -164,7 +183,7 @@ class StoreWriter:
             dtype=dtype,
             compressors=compressors,
             # Zarr reads a lost chunk as the fill value: take one that no data set can hold.
-            fill_value=np.nan if dtype is np.float32 else self._lost_label,
+            fill_value=np.nan if issubclass(dtype, np.floating) else self._lost_label,
             config={"write_empty_chunks": True},
         )
 
@@ -182,9 +201,11 @@ class _Part:
     """One group on its way: gathers rows to whole chunks and hashes what it writes."""
 
     def __init__(
-        self, group: Any, x: Any, y: Any, chunk_rows: int, about: Mapping[str, Any]
+        self, group: Any, x: Any, y: Any, weight: Any, chunk_rows: int, about: Mapping[str, Any]
     ) -> None:
         self._group, self._x, self._y, self._about = group, x, y, dict(about)
+        self._weight = weight
+        self._weights = np.empty(0 if weight is None else x.shape[0])
         self._n, d = x.shape
         self._buffer = np.empty((chunk_rows, d), dtype=np.float32)
         self._filled = 0
@@ -192,11 +213,15 @@ class _Part:
         self._codes = np.empty(self._n, dtype=y.dtype)
         self._digest = begin_fingerprint(self._n, d)
 
-    def append(self, X: np.ndarray, y: np.ndarray) -> None:
+    def append(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
         begin = self._written + self._filled
         if begin + len(X) > self._n or len(X) != len(y):
             raise ValueError(f"{len(X)} rows, {len(y)} labels after {begin} rows of {self._n}")
         self._codes[begin : begin + len(y)] = y
+        if (weight is None) != (self._weight is None):
+            raise ValueError("weights for all rows, or for none")
+        if weight is not None:
+            self._weights[begin : begin + len(y)] = weight
         taken = 0
         while taken < len(X):
             count = min(len(X) - taken, len(self._buffer) - self._filled)
@@ -219,6 +244,9 @@ class _Part:
             raise ValueError(f"part {name} got {self._written} of its {self._n} rows")
         self._y[:] = self._codes
         self._digest.update(self._codes)
+        if self._weight is not None:
+            self._weight[:] = self._weights
+            self._group.attrs[WEIGHT_DIGEST] = digest_of(self._weights)
         about = self._about | {"fingerprint": self._digest.hexdigest()}
         self._group.attrs.update({"fingerprint": about["fingerprint"], SEAL: seal(about)})
 

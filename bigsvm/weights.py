@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FILES = (".npy", ".txt")  # any other name is that of an array in the store
 # A weight enters squared: beyond these its pattern's numbers would leave those of the others.
 _SMALLEST, _LARGEST = 1e-20, 1e20
+WEIGHTS_ARE = f"a weight is 0, or from {_SMALLEST:g} to {_LARGEST:g}"
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,8 @@ def read_weights(model: ModelConfig, dataset: Dataset) -> Weights:
             C *= class_factors(model.class_weight, counts, dataset.classes)[place]
     _check_all_classes(C, margin, labels, dataset.classes)
     identity = {
-        "weights": _digest(margin),
-        "sample_weight": _digest(sample),
+        "weights": None if margin is None else digest_of(margin),
+        "sample_weight": None if sample is None else digest_of(sample),
         "class_weight": model.class_weight,
     }
     return Weights(C, margin, identity)
@@ -92,6 +93,11 @@ def bytes_a_pattern(model: ModelConfig) -> int:
     return 3 * 8 if any(what is not None for what in given) else 0
 
 
+def usable(values: np.ndarray) -> np.ndarray:
+    """Which of the numbers can be weights."""
+    return (values == 0) | ((values >= _SMALLEST) & (values <= _LARGEST))
+
+
 def checked(values: np.ndarray, where: str) -> np.ndarray:
     """Weights as float64, all of them 0 or more and some above; else a UserError that says which.
 
@@ -102,12 +108,11 @@ def checked(values: np.ndarray, where: str) -> np.ndarray:
         Names them in messages.
     """
     values = np.asarray(values, np.float64).reshape(-1)
-    usable = (values == 0) | ((values >= _SMALLEST) & (values <= _LARGEST))
-    if not usable.all():
-        row = int(np.argmin(usable))
+    fits = usable(values)
+    if not fits.all():
+        row = int(np.argmin(fits))
         raise UserError(
-            f"{where}: the weight of row {row} (counted from 0) is {values[row]:g}; a weight is 0, "
-            f"or from {_SMALLEST:g} to {_LARGEST:g}"
+            f"{where}: the weight of row {row} (counted from 0) is {values[row]:g}; {WEIGHTS_ARE}"
         )
     if not values.any():
         raise UserError(f"{where}: all weights are 0; some pattern must have one above 0")
@@ -175,5 +180,6 @@ def _check_all_classes(
             )
 
 
-def _digest(values: np.ndarray | None) -> str | None:
-    return None if values is None else hashlib.sha256(values.data).hexdigest()[:16]
+def digest_of(values: np.ndarray) -> str:
+    """What tells these weights from others."""
+    return hashlib.sha256(values.data).hexdigest()[:16]

@@ -48,23 +48,24 @@ def measure(rows: int, support: int, source: str, out: str, folder: Path) -> Non
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     seconds, peak = child.stdout.split()
-    size = (folder / source).stat().st_size / 2**20
+    size = (folder / source).stat().st_size / 1e6
     print(
         f"{rows:>10,} rows ({source.split('.')[1]}, {size:,.0f} MB) to {out.split('.')[1]}, "
-        f"{support:>9,} support vectors: {float(seconds):6.1f} s, peak {int(peak) / 1024:,.0f} MB",
+        f"{support:>9,} support vectors: {float(seconds):6.1f} s, peak {int(peak) / 1e6:,.0f} MB",
         flush=True,
     )
 
 
 MEASURED = """
-import resource, runpy, sys, time
+import runpy, sys, time
+from bigsvm.memory import peak_resident_set
 began = time.monotonic()
 sys.argv = sys.argv[1:]
 try:
     runpy.run_module(sys.argv[0], run_name="__main__")
 except SystemExit as end:
     assert not end.code, end.code
-print(time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(time.monotonic() - began, peak_resident_set())
 """
 
 if __name__ == "__main__":

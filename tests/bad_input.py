@@ -364,6 +364,19 @@ CASES: dict[str, Case] = {
     ),
     "read: no such positive": read("no row|'z'", "n.csv", "1,2,a\n1,3,b\n", "--positive z"),
     "read: no such label column": read("'klass'|'class'", "n.csv", bad.CSV, "--label-column klass"),
+    "read: a weight below 0": read(
+        "row 3|column 2 ('w')|-1 is no weight",
+        "n.csv",
+        "a,w,class\n1,0,0\n2,-1,1\n3,1,1\n",
+        "--weight-column w",
+    ),
+    "read: a weight that is no number": read(
+        "line 2|column 1|'nan' is not finite", "n.csv", "1,2,0\nnan,3,1\n", "--weight-column 0"
+    ),
+    "read: no such weight column": read("'w'|'class'", "n.csv", bad.CSV, "--weight-column w"),
+    "read: labels as weights": read(
+        "'class'|labels|--label-column", "n.csv", bad.CSV, "--weight-column class"
+    ),
     "read: only labels": read("no features", "n.csv", "1\n0\n1\n", "--format csv"),
     "read: one row": read("one class only", "n.csv", "1,2,1\n"),
     "read: two rows": read("", "n.csv", "1,2,1\n3,4,0\n"),

@@ -60,4 +60,7 @@ def test_the_attributes_of_a_class(kind: type) -> None:
 def test_the_attributes_of_a_fitted_estimator() -> None:
     fitted = vars(BigSVC().fit([[0.0], [1.0]], [0, 1]))
     public = {name for name in fitted if name.endswith("_") and not name.startswith("_")}
-    assert set(described(BigSVC.__doc__ or "", "Attributes")) == public | {"feature_names_in_"}
+    assert set(described(BigSVC.__doc__ or "", "Attributes")) == public | {
+        "feature_names_in_",
+        "coef_",
+    }

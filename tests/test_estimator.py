@@ -19,6 +19,7 @@ from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, load_iris, load_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_selection import RFE
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate
 from sklearn.multiclass import OneVsRestClassifier
@@ -155,6 +156,19 @@ def test_every_kernel_learns(sonar: tuple, kernel: str) -> None:
     assert cross_validate(pipeline, *sonar, cv=FOLDS)["test_score"].mean() > 0.7
 
 
+def test_a_linear_kernel_has_coefficients_of_features(sonar: tuple) -> None:
+    X, y = StandardScaler().fit_transform(sonar[0]), sonar[1]
+    model = BigSVC(kernel="linear", C=0.1, intercept=1.0).fit(X, y)
+    np.testing.assert_allclose(
+        X @ model.coef_[0] + model.intercept_, model.decision_function(X), atol=1e-4
+    )
+    assert model.n_support_.tolist() == [np.sum(y[model.support_] == k) for k in ("M", "R")]
+    chosen = RFE(BigSVC(kernel="linear", C=0.1), n_features_to_select=10, step=10).fit(X, y)
+    assert chosen.support_.sum() == 10 and chosen.score(X, y) > 0.7
+    with pytest.raises(AttributeError, match="linear"):
+        _ = BigSVC().fit(X, y).coef_
+
+
 @pytest.mark.parametrize("schedule", ["exact", "block"])
 def test_a_callback_sees_and_ends_the_fit(
     heart: tuple, schedule: str, monkeypatch: pytest.MonkeyPatch
@@ -250,6 +264,8 @@ def test_the_first_row_is_chosen_by_random_state(magic: tuple) -> None:
         {"C": 0}, {"tol": -1}, {"kernel": "sigmoid"}, {"gamma": "wide"}, {"gamma": -1.0},
         {"sigma": 0}, {"sigma": 1, "kernel": "linear"}, {"algorithm": "sgd"}, {"schedule": "x"},
         {"max_iter": 0}, {"degree": 0}, {"time_limit": "soon"}, {"memory_limit": "much"},
+        {"C": "1"}, {"tol": None}, {"gamma": None}, {"sigma": "1"}, {"max_iter": 10.5},
+        {"degree": 2.5, "kernel": "poly"}, {"coef0": np.inf}, {"rounds": "2"}, {"callback": 3},
     ],
 )  # fmt: skip
 def test_wrong_parameters_are_named(heart: tuple, wrong: dict) -> None:

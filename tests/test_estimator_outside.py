@@ -112,6 +112,47 @@ def test_three_classes_and_labels_outside(tmp_path: Path, data_dir: Path) -> Non
         assert model.score(X, y) > 0.95
 
 
+class Counted:
+    """Rows that count how often each is read.
+
+    Like a file, and unlike a numpy array: of those dask takes slices by itself, past any counter.
+    """
+
+    ndim = 2
+
+    def __init__(self, X: np.ndarray) -> None:
+        self._X, self.shape, self.dtype = X, X.shape, X.dtype
+        self.reads = np.zeros(len(X), int)
+        self.most = 0  # at a time
+
+    def __getitem__(self, where: Any) -> np.ndarray:
+        rows = self._X[where]
+        self.reads[where[0]] += 1  # dask's threads read different rows
+        self.most = max(self.most, len(rows))
+        return rows
+
+
+@pytest.mark.parametrize("schedule", ["exact", "block"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_rows_of_dask_are_read_by_chunks_and_kept_while_they_fit(
+    schedule: str, german: Given
+) -> None:
+    X, y = german
+    svc = BigSVC(schedule=schedule, max_iter=60, gamma=0.1)
+    for limit, fits in (("1MiB", True), ("120kB", False)):
+        source = Counted(X)
+        outside = da.from_array(source, (75, 24))
+        source.reads[:] = 0  # dask had a look at its type
+        svc.set_params(memory_limit=limit).fit(outside, y)
+        assert source.most == 75
+        # Once to look whether they can be trained on, once to keep; the last chunk on every pass.
+        assert (source.reads[:375] == 2).all()
+        assert (source.reads[375:] == 2).all() if fits else (source.reads[375:] > 4).all()
+        source.reads[:] = 0
+        svc.decision_function(outside)
+        assert (source.reads == 1).all() and source.most == 75
+
+
 MEASURED = """
 import sys
 import dask.array as da, h5py, numpy as np, zarr

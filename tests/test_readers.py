@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -533,6 +534,25 @@ def test_wrong_parquet(tmp_path: Path) -> None:
 def test_not_a_number_is_the_third_state() -> None:
     # The tests above tell numbers from the rest by None; this is what None stands for.
     assert parse_number(np.frombuffer(b"abc", np.uint8), 0, 3)[1] == NOT_A_NUMBER
+
+
+def test_the_index_of_a_data_frame_is_no_feature(tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": [1.0, 2, 3], "b": [4.0, 5, 6], "kind": ["u", "v", "u"]})
+    expected = read_frame(table, tmp_path)
+    for index in (table.index[::-1], pd.Index(["x", "y", "z"], name="who"), table["a"] * 7):
+        x, y, names = read_frame(table.set_index(index), tmp_path)
+        assert x.tolist() == expected[0].tolist() and y.tolist() == ["u", "v", "u"]
+        assert names == ["a", "b"]
+    metadata = {b"pandas": b'{"index_columns": 3}'}
+    plain = pa.Table.from_pandas(table).replace_schema_metadata(metadata)
+    pq.write_table(plain, tmp_path / "odd.parquet")
+    assert read(tmp_path / "odd.parquet")[0].shape == (3, 2)
+
+
+def read_frame(table: pd.DataFrame, folder: Path) -> tuple:
+    table.to_parquet(folder / "frame.parquet")
+    names = open_reader(folder / "frame.parquet").feature_names
+    return *read(folder / "frame.parquet"), names
 
 
 def test_a_mistyped_label_column_is_told_with_the_names_there_are(tmp_path):

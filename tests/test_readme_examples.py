@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 from trainings import HANGS, environment
 
+from bigsvm import load_model
+
 REPOSITORY = Path(__file__).parent.parent
 
 
@@ -65,8 +67,6 @@ def test_models_that_travel(place: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_from_python(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bigsvm import load_model
-
     monkeypatch.chdir(place)
     features = load_model("runs/quickstart/model.safetensors").n_features
     (code,) = examples("From Python", "python")
@@ -78,10 +78,13 @@ def test_as_a_scikit_learn_classifier(
 ) -> None:
     monkeypatch.chdir(place)
     (place / "mine.zarr").symlink_to("q.zarr")
-    in_memory, weighted, streamed = examples("As a scikit-learn classifier", "python")
+    in_memory, stopped, weighted, streamed = examples("As a scikit-learn classifier", "python")
     names: dict = {}
     exec(in_memory, names)
     assert 0.94 < float(capsys.readouterr().out) <= 1
+    exec(stopped, names)
+    assert "['callback'" in capsys.readouterr().out
+    assert names["svc"].status_ == ["converged"] * 10
     exec(weighted, names)
     exec(streamed, names)
     assert 0.7 < float(capsys.readouterr().out) <= 1
@@ -97,12 +100,26 @@ def test_prediction_at_scale(place: Path) -> None:
 
 
 def test_more_than_two_classes(place: Path) -> None:
-    shutil.copytree(REPOSITORY / "configs", place / "configs")
+    shutil.copytree(REPOSITORY / "configs", place / "configs", dirs_exist_ok=True)
     (commands,) = examples("More than two classes", "sh")
     said = run_commands(commands, place)
     assert "converged" in said and "10 classes" in said
     assert "precision" in said
     assert (place / "runs" / "digits" / "confusion.csv").exists()
+
+
+def test_weights(place: Path) -> None:
+    random = np.random.default_rng(0)
+    table = pd.DataFrame(random.normal(size=(300, 3)), columns=["a", "b", "importance"])
+    table["importance"] = np.arange(300) % 3
+    table["class"] = np.where(table["a"] * table["b"] > 0, "like", "unlike")
+    table.to_csv(place / "mine.csv", index=False)
+    shutil.copytree(REPOSITORY / "configs", place / "configs", dirs_exist_ok=True)
+    (commands,) = examples("Weights", "sh")
+    said = run_commands(commands, place)
+    assert "converged" in said and "smallest 0, largest 2" in said
+    model = load_model(place / "runs" / "weighted" / "model.safetensors")
+    assert model.intercept != 0 and model.n_features == 2
 
 
 def test_tuning(data_dir: Path, tmp_path: Path) -> None:

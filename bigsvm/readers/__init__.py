@@ -38,6 +38,8 @@ class ReadOptions:
         Name, or position counted from 0 (negative: from the end). None is the last column. For npz
         the name of the array of labels (None: `y`). LIBSVM and MiniBooNE have their own place for
         labels and refuse it.
+    weight_column : str, int or None
+        The column that says how much each row counts, told in the same ways; not of npz.
     header : "auto", True or False
         CSV/TSV only. `auto`: there is one when no feature field of the first line is a number.
     delimiter : str or None
@@ -52,6 +54,7 @@ class ReadOptions:
 
     format: Format = "auto"
     label_column: str | int | None = None
+    weight_column: str | int | None = None
     header: bool | Literal["auto"] = "auto"
     delimiter: str | None = None
     features: int | None = None
@@ -65,11 +68,13 @@ class Batch:
     `x` is (m, d) float64, C-contiguous, all finite. `y` is (m,): float64 if the file's labels are
     numbers, else text (a numpy `str` array); never a mixture within one file; of length 0 when
     read without labels. `first_row` is the 1-based line (text) or row (other formats) of x[0].
+    `weight` is (m,) float64, where a column of weights was asked for.
     """
 
     x: np.ndarray
     y: np.ndarray
     first_row: int
+    weight: np.ndarray | None = None
 
 
 class Reader(Protocol):
@@ -98,6 +103,10 @@ def open_reader(path: Path, options: ReadOptions | None = None) -> Reader:
 
     options = options or ReadOptions()
     path = Path(path)
+    if options.weight_column is not None:
+        from bigsvm.readers.weight_column import WeightedReader
+
+        return WeightedReader(path, options)
     match recognise(path, options):
         case "libsvm":
             from bigsvm.readers.libsvm import LibsvmReader

@@ -1,4 +1,4 @@
-"""Which column is the label, and how many features remain."""
+"""Which column is what, and how many features remain."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,9 +9,13 @@ from bigsvm.readers.wording import listed
 
 
 def column_position(
-    path: Path, asked: str | int | None, names: Sequence[str] | None, columns: int
+    path: Path,
+    asked: str | int | None,
+    names: Sequence[str] | None,
+    columns: int,
+    purpose: str = "labels",
 ) -> int:
-    """Position from 0 of the label column `asked` for: a name, or a position; None is the last."""
+    """Position from 0 of the column `asked` for: a name, or a position; None is the last."""
     if isinstance(asked, str):
         if names is not None and asked in names:
             return list(names).index(asked)
@@ -19,11 +23,13 @@ def column_position(
             asked = int(asked)
         except ValueError:
             there = listed(list(names or [])) or "no names (no header line)"
-            raise UserError(f"{path}: no column {asked!r} for the labels; it has {there}") from None
+            raise UserError(
+                f"{path}: no column {asked!r} for the {purpose}; it has {there}"
+            ) from None
     position = -1 if asked is None else asked
     if not -columns <= position < columns:
         raise UserError(
-            f"{path}: no column {asked} for the labels; it has {columns}, counted from 0"
+            f"{path}: no column {asked} for the {purpose}; it has {columns}, counted from 0"
         )
     return position % columns
 

@@ -22,7 +22,9 @@ class ParquetReader:
         with _readable(path) as file:
             schema = file.schema_arrow
             self.n = file.metadata.num_rows
-        names = list(schema.names)
+        index = _index_of_pandas(schema)
+        self._places = [k for k, name in enumerate(schema.names) if name not in index]
+        self.names = names = [schema.names[k] for k in self._places]
         if self.n == 0 or not names:
             raise UserError(f"{path}: no rows in it")
         if len(names) > MAX_FEATURES:
@@ -32,10 +34,9 @@ class ParquetReader:
             self.label_column = column_position(path, options.label_column, names, len(names))
         self.columns = [k for k in range(len(names)) if k != self.label_column]
         for k in self.columns:
-            if not _is_number(schema.field(k).type):
-                raise UserError(
-                    f"{path}: column {shown(names[k])} holds {schema.field(k).type}, not numbers"
-                )
+            kind = schema.field(self._places[k]).type
+            if not _is_number(kind):
+                raise UserError(f"{path}: column {shown(names[k])} holds {kind}, not numbers")
         self.feature_names: list[str] | None = [names[k] for k in self.columns]
         self.d = len(self.columns)
         check_features(path, self.d, options)
@@ -49,12 +50,15 @@ class ParquetReader:
             while (part := _next(self.path, parts)) is not None:
                 x = np.empty((part.num_rows, self.d))
                 for position, column in enumerate(self.columns):
-                    x[:, position] = self._numbers(part.column(column), first, position)
+                    x[:, position] = self._numbers(self._column(part, column), first, position)
                 y = np.empty(0)
                 if self.label_column is not None:
-                    y = self._labels(part.column(self.label_column), first)
+                    y = self._labels(self._column(part, self.label_column), first)
                 yield Batch(finite_rows(self.path, x, first, self.feature_names), y, first)
                 first += part.num_rows
+
+    def _column(self, part: pa.RecordBatch, column: int) -> pa.Array:
+        return part.column(self._places[column])
 
     def _numbers(self, values: pa.Array, first: int, position: int) -> np.ndarray:
         if values.null_count:
@@ -78,6 +82,15 @@ class ParquetReader:
         if not _is_number(values.type):
             raise UserError(f"{self.path}: labels of type {values.type} cannot be used")
         return clean_labels(self.path, self._numbers(values, first, 0), first)
+
+
+def _index_of_pandas(schema: pa.Schema) -> set[str]:
+    """The columns that hold the index of a data frame: they number the rows, as a rule."""
+    try:
+        columns = schema.pandas_metadata["index_columns"]
+        return {name for name in columns if isinstance(name, str)}
+    except (ValueError, KeyError, TypeError):  # not written by pandas, or not as pandas does it
+        return set()
 
 
 def _readable(path: Path) -> pq.ParquetFile:
