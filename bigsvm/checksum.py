@@ -4,24 +4,45 @@ import numpy as np
 from numba import njit
 
 
+class Checksum:
+    """128 bits of float32 rows, which may come in pieces.
+
+    A change in any one bit changes the one half for certain, a change of order, be it of whole rows
+    with the same values in other places, all but certainly the other.
+    """
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(2, np.uint64)
+        self._count = 0
+
+    def add(self, rows: np.ndarray) -> None:
+        """Take in the next rows, C-contiguous."""
+        words = rows.reshape(-1).view(np.uint32)
+        _add(words, self._count, self._sums)
+        self._count += len(words)
+
+    @property
+    def value(self) -> int:
+        """The checksum of all rows so far."""
+        plain, by_place = self._sums.tolist()
+        return int(plain << 64 | by_place)
+
+
 def checksum(rows: np.ndarray) -> int:
-    """64 bits of C-contiguous float32 rows; a change in any one bit, or of order, changes them."""
-    return int(_checksum(rows.reshape(-1).view(np.uint32)))
+    """The checksum of C-contiguous float32 rows."""
+    whole = Checksum()
+    whole.add(rows)
+    return whole.value
 
 
 @njit(cache=True, nogil=True)
-def _checksum(words):  # type: ignore[no-untyped-def]
-    # Fletcher's, in four lanes that the processor adds at once; sums of sums depend on the order.
-    sums, sums_of_sums = np.zeros(4, np.uint64), np.zeros(4, np.uint64)
-    whole = len(words) // 4 * 4
-    for i in range(0, whole, 4):
-        for lane in range(4):
-            sums[lane] += np.uint64(words[i + lane])
-            sums_of_sums[lane] += sums[lane]
-    result = np.uint64(0)
-    for i in range(whole, len(words)):
-        result = result * np.uint64(31) + np.uint64(words[i])
-    for lane in range(4):
-        result = result * np.uint64(1000003) + sums[lane]
-        result = result * np.uint64(1000003) + sums_of_sums[lane]
-    return result
+def _add(words, first, sums):  # type: ignore[no-untyped-def]
+    plain, by_place = np.uint64(0), np.uint64(0)
+    for i in range(len(words)):
+        word = words[i]
+        plain += np.uint64(word)
+        # Squared: of words times their places the sum is the same after many an exchange of rows.
+        mixed = np.uint64(word ^ np.uint32((first + i) * 2654435761))
+        by_place += mixed * mixed
+    sums[0] += plain
+    sums[1] += by_place

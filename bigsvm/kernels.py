@@ -21,12 +21,14 @@ from numba.extending import intrinsic
 from bigsvm.tiles import (
     LANES,
     PACK,
+    TURNED,
     add_products,
     dot_products,
     laplacian_values,
     rbf_values,
     store_lanes,
     take,
+    turn,
 )
 
 NAMES = ("rbf", "laplacian", "linear", "poly")
@@ -67,7 +69,7 @@ class Kernel:
 def panels_of(x: np.ndarray) -> np.ndarray:
     """Lay rows (n, d) out as panels (n / 16 rounded up, d, 16), the last one filled with zeros."""
     panels = np.zeros((-(-len(x) // LANES), x.shape[1], LANES), np.float32)
-    interleave(np.ascontiguousarray(x, np.float32), panels)
+    fill_panels(np.ascontiguousarray(x, np.float32), panels)
     return panels
 
 
@@ -130,11 +132,30 @@ def _packs_of(rows: np.ndarray) -> np.ndarray:
 @njit(cache=True, nogil=True)
 def interleave(x, groups):  # type: ignore[no-untyped-def]
     """Lay rows (n, d) out in groups (n / width rounded up, d, width)."""
+    _interleave(x, 0, groups)
+
+
+@njit(inline="always")
+def _interleave(x, first, groups):  # type: ignore[no-untyped-def]
     width = groups.shape[2]
-    for i in range(x.shape[0]):
+    for i in range(first, x.shape[0]):
         group, lane = divmod(i, width)
         for k in range(x.shape[1]):
             groups[group, k, lane] = x[i, k]
+
+
+@njit(cache=True, nogil=True)
+def fill_panels(x, panels):  # type: ignore[no-untyped-def]
+    """Lay rows (n, d) out in panels (n / 16 rounded up, d, 16)."""
+    whole, d = x.shape[0] // LANES, x.shape[1]
+    turned = d // TURNED * TURNED
+    for p in range(whole):
+        for k in range(0, turned, TURNED):
+            turn(x, p * LANES, k, panels, (p * d + k) * LANES)
+        for k in range(turned, d):
+            for lane in range(LANES):
+                panels[p, k, lane] = x[p * LANES + lane, k]
+    _interleave(x, whole * LANES, panels)
 
 
 @intrinsic

@@ -40,32 +40,36 @@ class PlainRows:
 
     def read(self, start: int, out: np.ndarray) -> bool:
         """Fill `out` with the rows from `start` on; False where they cannot be had this way."""
-        firsts = np.arange(start // self._chunk_rows, -(-(start + len(out)) // self._chunk_rows))
-        firsts = np.maximum(firsts * self._chunk_rows, start)
-        pieces = np.split(out, firsts[1:] - start)
-        return self._fill(firsts, [piece.reshape(-1) for piece in pieces])
+        while len(out):
+            chunk, line = divmod(start, self._chunk_rows)
+            here = out[: self._chunk_rows - line]
+            if not self._fill(chunk, [line], [here.reshape(-1)]):
+                return False
+            start, out = start + len(here), out[len(here) :]
+        return True
 
     def pick(self, indices: np.ndarray, out: np.ndarray) -> bool:
         """Fill `out` with the rows at `indices`, in ascending order; False as for `read`."""
-        return self._fill(indices, list(out))
+        chunks, lines = np.divmod(indices, self._chunk_rows)
+        edges = [*np.flatnonzero(np.diff(chunks, prepend=-1)).tolist(), len(out)]
+        return all(
+            self._fill(int(chunks[low]), lines[low:high].tolist(), list(out[low:high]))
+            for low, high in pairwise(edges)
+        )
 
-    def _fill(self, firsts: np.ndarray, pieces: list[np.ndarray]) -> bool:
-        """Fill each piece from a row on; no piece goes beyond the chunk it begins in."""
-        chunks, lines = np.divmod(firsts, self._chunk_rows)
-        edges = [*np.flatnonzero(np.diff(chunks, prepend=-1)).tolist(), len(pieces)]
-        for low, high in pairwise(edges):
-            stretch = self._locate(int(chunks[low]))
-            if stretch is None:
-                return False
-            places = stretch.offset + self._row_bytes * lines[low:high]
-            try:
-                with _descriptor(stretch.file) as descriptor:
-                    for place, piece in zip(places.tolist(), pieces[low:high], strict=True):
-                        if not _read_whole(descriptor, piece, place):
-                            return False
-            except FileNotFoundError:
-                return False
-        return True
+    def _fill(self, chunk: int, lines: list[int], pieces: list[np.ndarray]) -> bool:
+        """Fill each piece from a line of the chunk on."""
+        stretch = self._locate(chunk)
+        if stretch is None:
+            return False
+        try:
+            with _descriptor(stretch.file) as descriptor:
+                return all(
+                    _read_whole(descriptor, piece, stretch.offset + self._row_bytes * line)
+                    for line, piece in zip(lines, pieces, strict=True)
+                )
+        except FileNotFoundError:
+            return False
 
 
 @contextmanager

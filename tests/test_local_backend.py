@@ -17,7 +17,7 @@ from zarr.codecs import BytesCodec
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.errors import UserError
-from bigsvm.kernels import Kernel
+from bigsvm.kernels import LANES, Kernel
 from bigsvm.plain_rows import PlainRows
 from bigsvm.store import Dataset, open_dataset
 from bigsvm.store_writer import About, StoreWriter
@@ -83,6 +83,31 @@ def test_rows_are_the_same_however_they_lie(
             np.testing.assert_array_equal(data.read(start, stop, space), rows[start:stop])
         np.testing.assert_array_equal(data.gather(wanted), rows[wanted])
         np.testing.assert_array_equal(data.gather(wanted[:5]), rows[wanted[:5]])
+
+
+@pytest.mark.parametrize(("name", "x"), ALL)
+@pytest.mark.parametrize("piece_bytes", [1, 3000, 10**6])
+def test_panels_are_the_same_however_the_rows_lie(
+    folder: Path,
+    rows: np.ndarray,
+    name: str,
+    x: str,
+    piece_bytes: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bigsvm.store.PIECE_BYTES", piece_bytes)
+    with opened(folder, name, x) as data:
+        for start, stop in ((0, N), (700, 1400), (4900, N)):
+            panels = np.full((-(-N // LANES), D, LANES), np.nan, np.float32)
+            space = np.full((N, D), np.nan, np.float32)
+            data.remember(start, stop, rows[start:stop])
+            filled = data.read_panels(start, stop, panels, space)
+            lying = np.zeros((len(filled) * LANES, D), np.float32)
+            lying[: stop - start] = rows[start:stop]
+            np.testing.assert_array_equal(filled, lying.reshape(-1, LANES, D).swapaxes(1, 2))
+            data.remember(start, stop, rows[start:stop] + np.float32(1))
+            with pytest.raises(UserError, match=f"rows {start} to {stop} are not what they were"):
+                data.read_panels(start, stop, panels, space)
 
 
 @pytest.mark.parametrize(("name", "x"), ALL)

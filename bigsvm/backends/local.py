@@ -109,10 +109,6 @@ class Stream:
     def _load(self, span: tuple[int, int], panels: np.ndarray) -> Block:
         space = self._spaces.get()
         try:
-            rows = self._dataset.read(*span, space)
-            panels = panels[: -(-len(rows) // LANES)]
-            panels[-1] = 0.0
-            kernels.interleave(rows, panels)
+            return Block(*span, self._dataset.read_panels(*span, panels, space))
         finally:
             self._spaces.put(space)
-        return Block(*span, panels)

@@ -72,6 +72,9 @@ class _Part(Dataset):
     def read(self, start: int, stop: int, *space: Any) -> np.ndarray:
         return self._whole.read(self._start + start, self._start + stop, *space)
 
+    def read_panels(self, start: int, stop: int, *spaces: Any) -> np.ndarray:
+        return self._whole.read_panels(self._start + start, self._start + stop, *spaces)
+
     def gather(self, indices: np.ndarray) -> np.ndarray:
         return self._whole.gather(self._start + np.asarray(indices))
 
