@@ -201,7 +201,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
             classes, which = np.unique(y, return_inverse=True)
             if len(classes) < 2:
                 raise ValueError(
-                    f"y holds one class only, {classes[0]!r}; BigSVC needs two or more"
+                    f"y holds one class only, {classes.tolist()[0]!r}; BigSVC needs two or more"
                 )
             options = fit_options(self, rows, (classes, which), sample_weight, margin_weight)
             sums = 1 if len(classes) == 2 else len(classes)

@@ -17,6 +17,7 @@ from bigsvm.fit import SMALL, FitOptions
 from bigsvm.kernels import NAMES, Kernel
 from bigsvm.solvers import EXACT_UP_TO, HOT_SET
 from bigsvm.solvers.reweight import Reweighting
+from bigsvm.weights import check_all_classes
 
 if TYPE_CHECKING:
     from bigsvm.estimator import BigSVC
@@ -50,6 +51,7 @@ def fit_options(
     sample_weight = weights_of_rows("sample_weight", sample_weight, n)
     margin = weights_of_rows("margin_weight", margin_weight, n)
     C = C_of_rows(given, classes, which, sample_weight)
+    check_all_classes(C, margin, which, tuple(classes.tolist()))
     algorithm, schedule = given.algorithm, given.schedule
     if algorithm == "auto":
         algorithm = "fw" if n <= SMALL else "mfw"

@@ -56,7 +56,7 @@ def read_weights(model: ModelConfig, dataset: Dataset) -> Weights:
         if model.class_weight is not None:
             _, place, counts = np.unique(labels, return_inverse=True, return_counts=True)
             C *= class_factors(model.class_weight, counts, dataset.classes)[place]
-    _check_all_classes(C, margin, labels, dataset.classes)
+    check_all_classes(C, margin, labels, dataset.classes)
     identity = {
         "weights": None if margin is None else digest_of(margin),
         "sample_weight": None if sample is None else digest_of(sample),
@@ -165,9 +165,10 @@ def _from_text(path: Path) -> np.ndarray:
     return np.concatenate([batch.x[:, 0] for batch in reader.batches()])
 
 
-def _check_all_classes(
+def check_all_classes(
     C: float | np.ndarray, margin: np.ndarray | None, labels: np.ndarray, classes: Classes
 ) -> None:
+    """Refuse weights that leave nothing of a class; `labels` are codes in their order."""
     if margin is None and not isinstance(C, np.ndarray):
         return
     takes_part = np.broadcast_to(C, labels.shape) > 0
@@ -176,7 +177,7 @@ def _check_all_classes(
     for label, code in zip(classes, np.unique(labels), strict=True):
         if not takes_part[labels == code].any():
             raise UserError(
-                f"all patterns of class {label!r} have the weight 0; every class needs some above"
+                f"all rows of class {label!r} have the weight 0; every class needs some above"
             )
 
 
