@@ -6,10 +6,11 @@ from typing import Any
 from paper import over_c
 from paper.by_columns import rows_of
 from paper.by_columns import tested as tested_rows
-from paper.over_c import IJCNN1_SIGMA, MODELS, SETS, SOME_C
+from paper.over_c import IJCNN1_SIGMA, MODELS, SETS
 from paper.published import ALGORITHMS, KERNELS, METRICS, Cell, cells
 from paper.report import Section, beside, paragraph, table
 from paper.tables import write_csv
+from paper.tuned import C_GRID
 from paper.workshop import Workshop
 
 NAME = "larger"
@@ -29,7 +30,7 @@ def chosen(workshop: Workshop, dataset: str, kernel: str, model: str) -> dict[st
         return {"C": best["C"], "sigma": best["sigma"]}
     accuracy = over_c.curves(workshop, dataset, kernel)[model]["accuracy_percent"].mean(axis=0)
     return {
-        "C": SOME_C[dataset][accuracy.round(6).argmax()],
+        "C": C_GRID[accuracy.round(6).argmax()],
         "sigma": IJCNN1_SIGMA if kernel == "rbf" else None,
     }
 

@@ -21,7 +21,6 @@ SETS = ("ijcnn1", "magic")
 MODELS = ("SVM", "I-SVM")
 IJCNN1_SIGMA = 1.0  # as in the paper
 SOME_FOLDS = {"ijcnn1": 1, "magic": 3}  # of the ten
-SOME_C = {"ijcnn1": C_GRID[::2], "magic": C_GRID}  # one training of ijcnn1 takes a minute
 TUNE_ROWS = 5_000  # of magic: sigma is chosen on so many
 # The paper has no table of these curves, but the axes of its figure end where they do.
 PAPER_RANGES = {
@@ -77,17 +76,14 @@ def curves(workshop: Workshop, dataset: str, kernel: str) -> Curves:
         }
         for fold in folds
         for model in MODELS
-        for C in SOME_C[dataset]
+        for C in C_GRID
     }  # fmt: skip
     found = workshop.map(NAME, validated_fold, units)
     return {
         model: {
             metric: np.array(
                 [
-                    [
-                        found[f"{dataset}-{kernel}-{model}-{fold}-{C:g}"][metric]
-                        for C in SOME_C[dataset]
-                    ]
+                    [found[f"{dataset}-{kernel}-{model}-{fold}-{C:g}"][metric] for C in C_GRID]
                     for fold in folds
                 ]
             )
@@ -136,7 +132,7 @@ def _lines(found: dict[tuple[str, str], Curves]) -> list[dict[str, Any]]:
         for (dataset, kernel), curve in found.items()
         for model, metrics in curve.items()
         for metric, values in metrics.items()
-        for place, C in enumerate(SOME_C[dataset])
+        for place, C in enumerate(C_GRID)
     ]
 
 
@@ -148,8 +144,8 @@ def _draw(found: dict[tuple[str, str], Curves], path: Path) -> Path:
             here = axes[row, column]
             for model in MODELS:
                 values = curve[model][metric]
-                line(here, model, SOME_C[dataset], values.mean(axis=0))
-                band(here, model, SOME_C[dataset], values.min(axis=0), values.max(axis=0))
+                line(here, model, C_GRID, values.mean(axis=0))
+                band(here, model, C_GRID, values.min(axis=0), values.max(axis=0))
             plain(here)
             if row == 0:
                 here.set_title(f"{dataset}, {KERNELS[kernel]}", fontsize=11)
