@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.backends.local import LocalBackend
-from bigsvm.kernels import Kernel, block_of, columns
+from bigsvm.kernels import Kernel, block_of, columns, panels_of
 from bigsvm.readers import open_reader
 from bigsvm.solvers.problem import Problem
 from bigsvm.sources import SOURCES, locate
@@ -30,6 +30,9 @@ class Rows:
     def read(self, start, stop, space=None):
         self.reads += 1
         return self.x[start:stop].copy()
+
+    def read_panels(self, start, stop, panels, space):
+        return panels_of(self.read(start, stop))
 
     def gather(self, indices):
         return self.x[indices]
