@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsvm.errors import UserError
 from bigsvm.scaling import Scaling
-from bigsvm.sealed import read_sealed, write_sealed
+from bigsvm.sealed import InPieces, read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from bigsvm.backends import Backend
@@ -26,6 +26,7 @@ WITH_INTERCEPT = "bigsvm model 2"  # another name: those who know no intercept m
 MANY_CLASSES = "bigsvm model 3"  # of more than two classes, with or without intercepts
 Intercept = float | tuple[float, ...]
 _ROWS_AT_A_TIME = 65_536
+_PIECE_BYTES = 2**20
 
 
 @dataclass(frozen=True, repr=False)
@@ -197,20 +198,24 @@ class Model:
         ----------
         path : Path or str
         """
-        arrays = {
-            "support_vectors": self.support_vectors,
-            "dual_coef": self.dual_coef,
-            "support_index": self.support_index,
-        }
-        about = {
-            "format": self.format,
-            "kernel": dict(self.kernel),
-            "classes": list(self.classes),
-            "scaling": self.scaling.to_json() if self.scaling else None,
-            "about": dict(self.about),
-            **({"intercept": self.intercept} if self.intercept else {}),
-        }
-        write_sealed(Path(path), arrays, about)
+        _write(self, self.support_vectors, Path(path))
+
+
+def _write(model: Model, support_vectors: np.ndarray | InPieces, path: Path) -> None:
+    arrays = {
+        "support_vectors": support_vectors,
+        "dual_coef": model.dual_coef,
+        "support_index": model.support_index,
+    }
+    about = {
+        "format": model.format,
+        "kernel": dict(model.kernel),
+        "classes": list(model.classes),
+        "scaling": model.scaling.to_json() if model.scaling else None,
+        "about": dict(model.about),
+        **({"intercept": model.intercept} if model.intercept else {}),
+    }
+    write_sealed(path, arrays, about)
 
 
 def load_model(path: Path | str) -> Model:
@@ -291,8 +296,28 @@ def _shift(total: np.ndarray) -> Intercept:
     return tuple(total.tolist()) if total.any() else 0.0
 
 
+class Gathered:
+    """Rows of a training set, fetched in pieces: all support vectors may be more than fit."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, backend: Backend, index: np.ndarray, chunk_rows: int) -> None:
+        self._backend, self._index = backend, index
+        self._chunk = index // chunk_rows  # ascending
+        self.shape = (len(index), backend.d)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        step = max(1, _PIECE_BYTES // (4 * self._backend.d))
+        stop = 0
+        while (start := stop) < len(self._index):
+            last = min(start + step, len(self._index)) - 1
+            # To the end of a chunk, so that none is read twice.
+            stop = int(np.searchsorted(self._chunk, self._chunk[last], side="right"))
+            yield self._backend.gather(self._index[start:stop])
+
+
 class ModelFactory:
-    """Makes models of the states of one training."""
+    """Saves the models of one training."""
 
     def __init__(
         self,
@@ -310,11 +335,11 @@ class ModelFactory:
             "n_train": dataset.n,
         }
 
-    def __call__(self, state: State | ClassStates, problem: Problem | OneVsRest) -> Model:
-        """The model at `state`, an iterate of `problem`."""
+    def save(self, state: State | ClassStates, problem: Problem | OneVsRest, path: Path) -> None:
+        """Write the model at `state`, an iterate of `problem`."""
         support, coef = problem.coefficients(state)  # type: ignore[arg-type]
-        return Model(
-            self._backend.gather(support),
+        model = Model(
+            np.empty((0, self._backend.d), np.float32),
             coef,
             support,
             self._kernel,
@@ -323,3 +348,4 @@ class ModelFactory:
             self._about | {"iteration": state.iteration, "n_working": state.n_working},
             _shift(problem.intercept * coef.sum(axis=-1)),
         )
+        _write(model, Gathered(self._backend, support, self._dataset.chunk_rows), path)

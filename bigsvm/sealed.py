@@ -6,9 +6,10 @@ checks the seal, so that a damaged file is noticed and named.
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,28 +19,53 @@ from bigsvm.errors import UserError
 _DTYPES = {"float64": "F64", "float32": "F32", "int64": "I64", "int8": "I8"}
 
 
-def write_sealed(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
+class InPieces(Protocol):
+    """An array that is never there as a whole."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """Its rows, some at a time."""
+
+
+def write_sealed(
+    path: Path, arrays: Mapping[str, np.ndarray | InPieces], about: Mapping[str, Any]
+) -> None:
     """Write `arrays` and the JSON-able `about` to `path`, whole or not at all.
 
-    The same content gives the same bytes. Written array by array: no second copy in memory.
+    The same content gives the same bytes. Written piece by piece: no second copy in memory.
     """
-    arrays = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
+    arrays = {name: arrays[name] for name in sorted(arrays)}
     described = json.dumps(about, sort_keys=True)
-    metadata = {"about": described, "checksum": _checksum(described, arrays)}
-    header: dict[str, Any] = {"__metadata__": metadata}
+    digest = hashlib.sha256(described.encode())
+    with written_whole(path) as temporary, temporary.open("wb") as file:
+        file.write(_header(described, digest.hexdigest(), arrays))  # as long as the right one
+        for name, array in arrays.items():
+            digest.update(_title(name, array))
+            for piece in [array] if isinstance(array, np.ndarray) else array:
+                content = np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data
+                digest.update(content)
+                file.write(content)
+        file.seek(0)
+        file.write(_header(described, digest.hexdigest(), arrays))
+
+
+def _header(described: str, checksum: str, arrays: Mapping[str, np.ndarray | InPieces]) -> bytes:
+    """The beginning of a safetensors file."""
+    header: dict[str, Any] = {"__metadata__": {"about": described, "checksum": checksum}}
     end = 0
     for name, array in arrays.items():
-        begin, end = end, end + array.nbytes
+        begin, end = end, end + math.prod(array.shape) * array.dtype.itemsize
         shape = list(array.shape)
         dtype = _DTYPES[array.dtype.name]
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header, sort_keys=True).encode()
     text += b" " * (-len(text) % 8)
-    with written_whole(path) as temporary, temporary.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little"))
-        file.write(text)
-        for array in arrays.values():
-            file.write(array.reshape(-1).view(np.uint8).data)
+    return len(text).to_bytes(8, "little") + text
 
 
 def read_sealed(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -91,6 +117,10 @@ def _described(path: Path, text: str) -> dict[str, Any]:
 def _checksum(described: str, arrays: Mapping[str, np.ndarray]) -> str:
     digest = hashlib.sha256(described.encode())
     for name, array in arrays.items():
-        digest.update(f"\n{name} {array.dtype.name} {array.shape}\n".encode())
+        digest.update(_title(name, array))
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+def _title(name: str, array: np.ndarray | InPieces) -> bytes:
+    return f"\n{name} {array.dtype.name} {array.shape}\n".encode()

@@ -136,6 +136,7 @@ def train(
     from bigsvm.data_sets import as_spec, located
     from bigsvm.display import TimeLeft, shown
     from bigsvm.labels import sums_of
+    from bigsvm.model import load_model
     from bigsvm.progress import shown_progress
     from bigsvm.run_dir import RunDir
     from bigsvm.scoring import accuracy, open_test_set
@@ -168,10 +169,9 @@ def train(
             _warn_of_useless_kernel(outcome.final, training.problem, display)
         summary = _summary(training, outcome, dataset.classes)
         if outcome.status != "interrupted":
-            model = training.model_at(outcome.final)
-            model.save(run_dir.model)
+            training.save_model(outcome.final, run_dir.model)
             if test is not None:
-                summary["accuracy"] = accuracy(model, test)
+                summary["accuracy"] = accuracy(load_model(run_dir.model), test)
         run_dir.write_text(run_dir.summary, json.dumps(summary, indent=2) + "\n")
     _tell(summary, path)
     if cluster is not None and cluster.loss is not None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ from bigsvm.checkpoint import Checkpoints
 from bigsvm.config import RunConfig, SolverConfig
 from bigsvm.display import Display, Report
 from bigsvm.memory import resident_set
-from bigsvm.model import Model, ModelFactory
+from bigsvm.model import ModelFactory
 from bigsvm.run_dir import RunDir
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
@@ -63,7 +64,7 @@ class Training:
     run_dir: RunDir
     checkpoints: Checkpoints
     display: Display
-    make_model: ModelFactory
+    models: ModelFactory
     interrupted: Callable[[], bool]
     seconds_before: float = 0.0
     began: float = field(default_factory=time.monotonic)
@@ -99,7 +100,7 @@ class Training:
         snapshot_at = self._next_snapshot(self.state.iteration)
         for now in self.schedule.run(self.state, self._next_pause):
             if now.iteration == snapshot_at:
-                self.model_at(now).save(self.run_dir.snapshot_path(now.iteration))
+                self.save_model(now, self.run_dir.snapshot_path(now.iteration))
                 snapshot_at = self._next_snapshot(now.iteration)
             if now.reached(self.solver.max_iterations):
                 return "max_iterations", now
@@ -114,9 +115,9 @@ class Training:
                 return "time_limit", now
         return "converged", self.state
 
-    def model_at(self, state: Iterate) -> Model:
-        """The model at an iterate of this round."""
-        return self.make_model(state, self.problem)
+    def save_model(self, state: Iterate, path: Path) -> None:
+        """Write the model at an iterate of this round."""
+        self.models.save(state, self.problem, path)
 
     def _next_round(self, solved: Iterate) -> bool:
         """Go on to the next round of a re-weighted SVM, if there is one."""

@@ -159,7 +159,7 @@ def test_workers_killed_in_the_middle(
         cluster.freeze(name)
         cluster.kill(cluster.workers[name])
         until(lambda name=name: name not in cluster.addresses())
-    predicting.may_go_on.release(2**30)
+    predicting.may_go_on.release(1000)
     until(lambda: "no workers left; waiting" in capfd.readouterr().err)
     cluster.start_worker("three")  # which has no model yet
     assert predicting.ended() is None
@@ -176,7 +176,7 @@ def test_a_lost_cluster_leaves_nothing(
     predicting = Predicting(folder, place / "out.csv", cluster, step_by_step=True)
     until(lambda: predicting.steps)
     cluster.kill(cluster.scheduler)
-    predicting.may_go_on.release(2**30)
+    predicting.may_go_on.release(1000)
     failure = predicting.ended()
     assert isinstance(failure, ClusterLost) and "its scheduler is gone" in str(failure)
     assert not any(place.iterdir())

@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).parent.parent
 EVERY = 300  # iterations between snapshots
 ROWS = 3000
 TOLERANCE = 2e-4
-HANGS = 600  # seconds: nothing takes so long, whatever else shares the machine
+HANGS = 1200  # seconds: nothing takes so long, whatever else shares the machine
 Train = Callable[..., subprocess.CompletedProcess[str]]
 
 

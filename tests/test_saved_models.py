@@ -1,0 +1,54 @@
+"""Snapshots are written piece by piece: their support vectors may be more than memory holds."""
+
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from small_run import make_store
+
+from bigsvm import model as models
+from bigsvm.backends.in_memory import InMemoryBackend
+from bigsvm.kernels import Kernel
+from bigsvm.model import Model, ModelFactory, load_model
+from bigsvm.store import open_dataset
+
+KERNEL = Kernel("rbf", 0.5)
+CHUNK = 64
+
+
+class Watched(InMemoryBackend):
+    """Remembers which rows it was asked for."""
+
+    asked: list[np.ndarray]
+
+    def gather(self, indices: np.ndarray) -> np.ndarray:
+        self.asked.append(indices)
+        return super().gather(indices)
+
+
+@pytest.mark.parametrize("support", [np.arange(0, 600, 7), np.arange(600)])
+def test_in_pieces_the_bytes_are_those_of_the_whole(
+    support: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "_PIECE_BYTES", 10 * 5 * 4)  # ten rows
+    coef = np.linspace(-1, 1, len(support))
+    state: Any = SimpleNamespace(iteration=300, n_working=400)
+    problem: Any = SimpleNamespace(coefficients=lambda _: (support, coef), intercept=0.0)
+    with open_dataset(make_store(tmp_path / "s.zarr")) as data:
+        rows = data.read(0, data.n)
+        backend = Watched(rows, KERNEL)
+        backend.asked = []
+        factory = ModelFactory(data, backend, asdict(KERNEL), {"algorithm": "mfw"})
+        factory.save(state, problem, tmp_path / "pieces")
+        whole = Model(
+            rows[support], coef, support, asdict(KERNEL), data.classes, data.scaling,
+            load_model(tmp_path / "pieces").about,
+        )  # fmt: skip
+    chunks = np.concatenate([np.unique(indices // CHUNK) for indices in backend.asked])
+    assert chunks.tolist() == np.unique(support // CHUNK).tolist(), "none is read twice"
+    assert all(len(indices) <= 10 + CHUNK for indices in backend.asked)
+    whole.save(tmp_path / "whole")
+    assert (tmp_path / "pieces").read_bytes() == (tmp_path / "whole").read_bytes()
