@@ -1,5 +1,6 @@
 """The `bigsvm` command, and how every command ends: quietly, or with one clear line."""
 
+import atexit
 import errno
 import importlib
 import os
@@ -56,6 +57,21 @@ def run(command: Callable[[Sequence[str] | None], int], argv: Sequence[str] | No
         return 1
     except KeyboardInterrupt:
         return 128 + 2
+    finally:
+        atexit.unregister(_await_zarr)
+        atexit.register(_await_zarr)  # after zarr's own, and so ahead of it
+
+
+def _await_zarr() -> None:
+    """Let the thread of zarr come to its end.
+
+    zarr itself waits for 0.2 s, and then closes what that thread still uses: on a busy machine
+    the last word of a command would be a traceback.
+    """
+    sync = sys.modules.get("zarr.core.sync")
+    if sync is not None and sync.loop[0] is not None and sync.iothread[0] is not None:
+        sync.loop[0].call_soon_threadsafe(sync.loop[0].stop)
+        sync.iothread[0].join(timeout=10)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

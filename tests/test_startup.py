@@ -55,3 +55,27 @@ def test_the_second_start_compiles_nothing(
     assert "data loaded from" in said[1]
     assert "data saved to" not in said[1]
     assert any(cache.iterdir())
+
+
+BUSY = """
+import sys, time
+from pathlib import Path
+from bigsvm import cli
+from bigsvm.store import open_dataset
+
+def main(argv):
+    open_dataset(Path(sys.argv[1])).labels()
+    from zarr.core.sync import loop
+    loop[0].call_soon_threadsafe(time.sleep, 1)  # as if others had the processor
+    return 0
+
+sys.exit(cli.run(main))
+"""
+
+
+def test_a_slow_end_is_a_quiet_one(stores: dict[str, Path]) -> None:
+    store = str(stores["chunks of 1000"])
+    done = subprocess.run(
+        [sys.executable, "-c", BUSY, store], capture_output=True, text=True, env=environment()
+    )
+    assert (done.returncode, done.stderr) == (0, "")
