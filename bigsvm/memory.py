@@ -59,8 +59,9 @@ def plan_memory(
     chunk = max(dataset.stored_chunk_bytes, 4 * dataset.chunk_rows * dataset.d)
     on_the_way = (1 + 4 * dataset.readers) * chunk
     whole = 4 * (dataset.n + dataset.chunk_rows) * dataset.d
-    # A row of a hot set is there as gathered, as moved and in a panel.
-    least = max(2 * 4 * dataset.n, 3 * 4 * min(hot_rows, dataset.n) * dataset.d)
+    # A row of a hot set is there as gathered, as moved and in a panel; its columns are short.
+    hot = min(hot_rows, dataset.n)
+    least = 4 * hot * (3 * dataset.d + 2) if hot else 2 * 4 * dataset.n
     # What a pass gives, ahead of being added to the gradient.
     product = (8 * sums + weights) * dataset.n
     held = resident_set() if held is None else held
