@@ -110,7 +110,7 @@ def train_bigsvm(work: dict[str, Any], C: float, sigma: float, run: Path) -> flo
     from bigsvm import train
     from bigsvm.kernels import Kernel, warm_up
 
-    for module in ("backends.local", "checkpoint", "model", "scoring", "solvers.block", "training"):
+    for module in ("config_file", "scoring", "set_up", "summary"):
         importlib.import_module(f"bigsvm.{module}")
     warm_up(Kernel("rbf"))
     changed = [f"--set=model.C={C}", f"--set=model.kernel.sigma={sigma}"]

@@ -1,6 +1,7 @@
 """A hot set: some patterns that go ahead of all others, until a pass over the data."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -41,8 +42,13 @@ class HotSet:
 
     def went_too_far(self, part: State) -> bool:
         """Whether patterns joined that nothing was expected of."""
-        joined = int(np.count_nonzero(part.role[self.scouts]))
-        return part.iteration >= self.earliest and joined >= self.patience
+        if part.iteration < self.earliest:
+            return False
+        return int(np.count_nonzero(part.role[self._scout_index])) >= self.patience
+
+    @cached_property
+    def _scout_index(self) -> np.ndarray:
+        return np.flatnonzero(self.scouts)
 
 
 @dataclass(frozen=True)
