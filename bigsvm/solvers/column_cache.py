@@ -8,7 +8,7 @@ from bigsvm.backends import Backend
 from bigsvm.kernels import PACK
 
 # Columns fetched together: whole packs of the kernels, and most of the guesses are used.
-_BATCH = 3 * PACK
+_BATCH = 4 * PACK
 
 
 def space_for_columns(nbytes: int, n: int) -> np.ndarray:
