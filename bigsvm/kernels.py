@@ -114,8 +114,9 @@ def products(
     for tile in _row_tiles(rows):
         packs = _packs_of(rows[tile])
         padded = np.zeros((len(packs) * PACK, coef.shape[1]))
-        padded[: len(coef[tile])] = coef[tile]
-        _products(panels, packs, *kernel.parameters, padded, out, start, stop, workers)
+        used = len(coef[tile])
+        padded[:used] = coef[tile]
+        _products(panels, packs, used, *kernel.parameters, padded, out, start, stop, workers)
 
 
 def _row_tiles(rows: np.ndarray) -> list[slice]:
@@ -165,16 +166,18 @@ def _fma(typing_context, a, b, c):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _tile(panels, p, packs, g, kind, gamma, coef0, degree, values):  # type: ignore[no-untyped-def]
-    """The kernel values between pack g and panel p, as values[j * 16 + lane]."""
+def _tile(  # type: ignore[no-untyped-def]
+    panels, p, packs, g, used, kind, gamma, coef0, degree, values
+):
+    """The kernel values between the `used` rows of pack g and panel p, as values[j * 16 + lane]."""
     if kind == _RBF:
-        rbf_values(panels, p, packs, g, gamma, values)
+        rbf_values(panels, p, packs, g, used, gamma, values)
     elif kind == _LAPLACIAN:
-        laplacian_values(panels, p, packs, g, gamma, values)
+        laplacian_values(panels, p, packs, g, used, gamma, values)
     else:
-        dot_products(panels, p, packs, g, gamma, values)
+        dot_products(panels, p, packs, g, used, gamma, values)
         if kind == _POLY:
-            for i in range(PACK * LANES):
+            for i in range(used * LANES):
                 base = _fma(gamma, values[i], coef0)
                 power = np.float32(1.0)
                 for _ in range(degree):
@@ -201,7 +204,7 @@ def _columns(  # type: ignore[no-untyped-def]
             for g in range(packs.shape[0]):
                 used = min(PACK, slots.shape[0] - g * PACK)
                 for p in range(begin, min(begin + length, panels.shape[0])):
-                    _tile(panels, p, packs, g, kind, gamma, coef0, degree, values)
+                    _tile(panels, p, packs, g, used, kind, gamma, coef0, degree, values)
                     first = start + p * LANES
                     if first + LANES <= stop:
                         for j in range(used):
@@ -216,7 +219,7 @@ def _columns(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, parallel=True)
 def _products(  # type: ignore[no-untyped-def]
-    panels, packs, kind, gamma, coef0, degree, coef, out, start, stop, workers
+    panels, packs, rows, kind, gamma, coef0, degree, coef, out, start, stop, workers
 ):
     outputs = coef.shape[1]
     taken = np.zeros(1, np.int64)
@@ -231,12 +234,13 @@ def _products(  # type: ignore[no-untyped-def]
                 if not is_whole:
                     beyond[:, : stop - first] = out[:, first:stop]
                 for g in range(packs.shape[0]):
-                    _tile(panels, p, packs, g, kind, gamma, coef0, degree, values)
+                    used = min(PACK, rows - g * PACK)
+                    _tile(panels, p, packs, g, used, kind, gamma, coef0, degree, values)
                     for c in range(outputs):
                         if is_whole:
-                            add_products(values, coef, g, c, out, c * out.shape[1] + first)
+                            add_products(values, coef, g, used, c, out, c * out.shape[1] + first)
                         else:
-                            add_products(values, coef, g, c, beyond, c * LANES)
+                            add_products(values, coef, g, used, c, beyond, c * LANES)
                 if not is_whole:
                     out[:, first:stop] = beyond[:, : stop - first]
             begin = take(taken, _RUN)

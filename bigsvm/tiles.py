@@ -51,16 +51,28 @@ def _leave_rolled(builder: Any, branch: Any) -> None:
     branch.set_metadata("llvm.loop", loop)
 
 
+def _for_rows(builder: Any, used: Any, emit: Callable[[int], None]) -> None:
+    """Have `emit` work on one row where only one of the pack is in use, otherwise on all.
+
+    Alone, a row would pay for six.
+    """
+    with builder.if_else(builder.icmp_signed("==", used, ir.IntType(64)(1))) as (single, all_rows):
+        with single:
+            emit(1)
+        with all_rows:
+            emit(PACK)
+
+
 def _tile_intrinsic(accumulate: Callable, finish: Callable | None = None) -> Callable:
-    """Make ``tile(panels, p, packs, g, gamma, out)``: out[j * 16 + lane] over all features.
+    """Make ``tile(panels, p, packs, g, used, gamma, out)``: out[j * 16 + lane] over all features.
 
     `accumulate` emits the step for one feature: (builder, sums, x, z) -> new sums; `finish` what
     makes a kernel value of the sum: (builder, sums, gamma) -> values.
     """
 
     @intrinsic
-    def tile(typing_context, panels, p, packs, g, gamma, out):  # type: ignore[no-untyped-def]
-        """The values between panel p and pack g, as out[j * 16 + lane]."""
+    def tile(typing_context, panels, p, packs, g, used, gamma, out):  # type: ignore[no-untyped-def]
+        """The values between panel p and the `used` rows of pack g, as out[j * 16 + lane]."""
 
         def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
             integer, single = ir.IntType(64), ir.FloatType()
@@ -77,40 +89,45 @@ def _tile_intrinsic(accumulate: Callable, finish: Callable | None = None) -> Cal
 
             panel, features = start_of(0, signature.args[0], arguments[1])
             pack, _ = start_of(2, signature.args[2], arguments[3])
-            result, _ = start_of(5, signature.args[5])
+            result, _ = start_of(6, signature.args[6])
             panel = builder.bitcast(panel, vector.as_pointer())
             result = builder.bitcast(result, vector.as_pointer())
-            before = builder.block
-            loop = builder.append_basic_block("features")
-            after = builder.append_basic_block("done")
-            builder.branch(loop)
+            gamma = everywhere(builder, arguments[5], vector)
 
-            builder.position_at_end(loop)
-            k = builder.phi(integer)
-            k.add_incoming(integer(0), before)
-            sums = [builder.phi(vector) for _ in range(PACK)]
-            x = builder.load(builder.gep(panel, [k]), align=4)
-            first_z = builder.mul(k, integer(PACK))
-            updated = []
-            for j, total in enumerate(sums):
-                total.add_incoming(ir.Constant(vector, [0.0] * LANES), before)
-                z = builder.load(builder.gep(pack, [builder.add(first_z, integer(j))]))
-                updated.append(accumulate(builder, total, x, everywhere(builder, z, vector)))
-                total.add_incoming(updated[j], loop)
-            next_k = builder.add(k, integer(1))
-            k.add_incoming(next_k, loop)
-            again = builder.icmp_signed("<", next_k, features)
-            _leave_rolled(builder, builder.cbranch(again, loop, after))
+            def values_of(rows: int) -> None:
+                before = builder.block
+                loop = builder.append_basic_block("features")
+                after = builder.append_basic_block("done")
+                builder.branch(loop)
 
-            builder.position_at_end(after)
-            if finish:
-                gamma = everywhere(builder, arguments[4], vector)
-                updated = [finish(builder, total, gamma) for total in updated]
-            for j, total in enumerate(updated):
-                builder.store(total, builder.gep(result, [integer(j)]), align=4)
+                builder.position_at_end(loop)
+                k = builder.phi(integer)
+                k.add_incoming(integer(0), before)
+                sums = [builder.phi(vector) for _ in range(rows)]
+                x = builder.load(builder.gep(panel, [k]), align=4)
+                first_z = builder.mul(k, integer(PACK))
+                updated = []
+                for j, total in enumerate(sums):
+                    total.add_incoming(ir.Constant(vector, [0.0] * LANES), before)
+                    z = builder.load(builder.gep(pack, [builder.add(first_z, integer(j))]))
+                    updated.append(accumulate(builder, total, x, everywhere(builder, z, vector)))
+                    total.add_incoming(updated[j], loop)
+                next_k = builder.add(k, integer(1))
+                k.add_incoming(next_k, loop)
+                again = builder.icmp_signed("<", next_k, features)
+                _leave_rolled(builder, builder.cbranch(again, loop, after))
+
+                builder.position_at_end(after)
+                if finish:
+                    updated = [finish(builder, total, gamma) for total in updated]
+                for j, total in enumerate(updated):
+                    builder.store(total, builder.gep(result, [integer(j)]), align=4)
+
+            _for_rows(builder, arguments[4], values_of)
             return context.get_dummy_value()
 
-        return types.void(panels, types.intp, packs, types.intp, types.float32, out), emit
+        index = types.intp
+        return types.void(panels, index, packs, index, index, types.float32, out), emit
 
     return tile
 
@@ -240,7 +257,7 @@ def store_lanes(typing_context, values, j, out, position):  # type: ignore[no-un
 
 
 @intrinsic
-def add_products(typing_context, values, coef, g, c, out, position):  # type: ignore[no-untyped-def]
+def add_products(typing_context, values, coef, g, used, c, out, position):  # type: ignore[no-untyped-def]
     """Add the sum over a tile's rows, coef[6 g + j, c] * values[16 j :][:16], to 16 of `out`.
 
     In float64, in the order of the rows. Those with a coefficient of 0 add nothing, even where the
@@ -252,25 +269,30 @@ def add_products(typing_context, values, coef, g, c, out, position):  # type: ig
         wide = ir.VectorType(double, LANES)
         factors = context.make_array(signature.args[1])(context, builder, args[1])
         sums = builder.extract_value(factors.shape, 1)
-        target = _vector_at(context, builder, signature.args[4], args[4], args[5], double)
-        total = builder.load(target, align=8)
-        for j in range(PACK):
-            row = builder.add(builder.mul(args[2], integer(PACK)), integer(j))
-            place = builder.add(builder.mul(row, sums), args[3])
-            factor = builder.load(builder.gep(factors.data, [place]))
-            first = integer(j * LANES)
-            source = _vector_at(context, builder, signature.args[0], args[0], first, ir.FloatType())
-            value = builder.fpext(builder.load(source, align=4), wide)
-            added = _fma(builder, everywhere(builder, factor, wide), value, total)
-            counts = builder.fcmp_unordered("!=", factor, double(0.0))
-            total = builder.select(counts, added, total)
-        builder.store(total, target, align=8)
+        target = _vector_at(context, builder, signature.args[5], args[5], args[6], double)
+
+        def add(rows: int) -> None:
+            total = builder.load(target, align=8)
+            for j in range(rows):
+                row = builder.add(builder.mul(args[2], integer(PACK)), integer(j))
+                place = builder.add(builder.mul(row, sums), args[4])
+                factor = builder.load(builder.gep(factors.data, [place]))
+                source = _vector_at(
+                    context, builder, signature.args[0], args[0], integer(j * LANES), ir.FloatType()
+                )
+                value = builder.fpext(builder.load(source, align=4), wide)
+                added = _fma(builder, everywhere(builder, factor, wide), value, total)
+                counts = builder.fcmp_unordered("!=", factor, double(0.0))
+                total = builder.select(counts, added, total)
+            builder.store(total, target, align=8)
+
+        _for_rows(builder, args[3], add)
         return context.get_dummy_value()
 
     _must_be_contiguous(coef)
     _must_be_contiguous(out)
     index = types.intp
-    return types.void(values, coef, index, index, out, index), emit
+    return types.void(values, coef, index, index, index, out, index), emit
 
 
 @intrinsic
