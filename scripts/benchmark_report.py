@@ -1,6 +1,6 @@
 """The table and the pictures of scripts/benchmark.py, and the candidates in them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,10 @@ def save_picture(figure: Any, axes: Any, path: Path) -> None:
     figure.savefig(path, dpi=160)
 
 
+def put_legend(figure: Any) -> None:
+    figure.legend(loc="outside upper center", ncols=2, frameon=False, handlelength=3)
+
+
 def style_of(name: str) -> dict[str, Any]:
     candidate = CANDIDATES[name]
     return {
@@ -100,10 +104,8 @@ def draw_accuracy(
     axes = figure.subplots()
     shown = [100 * result["accuracy"] for result in best.values()]
     floor = min(shown) - 2  # the very first models are far below, and would flatten the rest
-    points = []
     for name, result in best.items():
         end = (result["fit_seconds"], 100 * result["accuracy"])
-        points.append((*end, CANDIDATES[name].label))
         curve = [(seconds, 100 * accuracy) for seconds, accuracy in curve_of(result)]
         style = style_of(name) | ({} if curve else {"markersize": 9, "linestyle": ""})
         axes.plot(*zip(*(curve or [end]), strict=True), **style)
@@ -117,26 +119,8 @@ def draw_accuracy(
     axes.margins(x=0.15)
     axes.set_xlabel("Fit time (s)")
     axes.set_ylabel("Test accuracy (%)")
-    put_labels(figure, axes, points)
+    put_legend(figure)
     save_picture(figure, axes, path)
-
-
-def put_labels(figure: Any, axes: Any, points: Sequence[tuple[float, float, str]]) -> None:
-    """Label points, each label the nearest above or below that is clear of points and labels."""
-    figure.draw_without_rendering()  # settles where things are
-    places = [72 / figure.dpi * axes.transData.transform(point[:2]) for point in points]
-    taken = [(x - 5, x + 5, y - 5, y + 5) for x, y in places]
-    for (x, y), point in zip(places, points, strict=True):
-        half = 2.2 * len(point[2])  # of the width, in points, at this size of letters
-        for shift in (12, -12, 23, -23, 34, -34):
-            left, right, low, high = box = (x - half, x + half, y + shift - 5, y + shift + 5)
-            if not any(left < r and x0 < right and low < t and b < high for x0, r, b, t in taken):
-                break
-        taken.append(box)
-        axes.annotate(
-            point[2], point[:2], (0, shift), textcoords="offset points", fontsize=8, ha="center",
-            va="center", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
-        )  # fmt: skip
 
 
 def draw_growth(path: Path, grown: dict[str, dict[int, float]]) -> None:
@@ -161,5 +145,5 @@ def draw_growth(path: Path, grown: dict[str, dict[int, float]]) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("Training rows")
     axes.set_ylabel("Fit time (s)")
-    figure.legend(loc="outside upper center", ncols=2, frameon=False, handlelength=3)
+    put_legend(figure)
     save_picture(figure, axes, path)
