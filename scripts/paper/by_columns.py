@@ -8,11 +8,10 @@ from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.config import normalized_C
 from bigsvm.fit import FitOptions, fit_signs
 from bigsvm.kernels import block_of, products
+from paper import workshop
 from paper.partitions import Rows, partition, sample
 from paper.tuned import MOST_ITERATIONS, TOLERANCE, kernel_of
 
-# The columns kept by one training, in bytes.
-COLUMNS = 3 * 2**30
 QUICK_ROWS = 600
 
 
@@ -27,9 +26,9 @@ def tested(
 ) -> dict[str, Any]:
     """Accuracy, support vectors and iterations of one model, by the exact schedule."""
     kernel = kernel_of(sigma)
-    options = FitOptions(
-        kernel, normalized_C(C, *train.x.shape), algorithm, "exact", TOLERANCE, COLUMNS, initial=0
-    )
+    plain = normalized_C(C, *train.x.shape)
+    columns = workshop.memory_share()  # the result does not depend on how many are kept
+    options = FitOptions(kernel, plain, algorithm, "exact", TOLERANCE, columns, initial=0)
     fitted = fit_signs(
         InMemoryBackend(train.x, kernel),
         train.y,

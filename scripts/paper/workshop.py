@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import psutil
+
 from bigsvm.durable import sweep, written_whole
 from bigsvm.errors import UserError
 
@@ -50,7 +52,7 @@ class Workshop:
         # A unit has one core: processes of several threads would be in each other's way.
         os.environ["NUMBA_NUM_THREADS"] = "1"
         context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(processes, context, _begin_work)
+        self._pool = ProcessPoolExecutor(processes, context, _begin_work, (processes,))
 
     def __enter__(self) -> "Workshop":
         return self
@@ -124,8 +126,18 @@ def _compute(folder: Path, name: str, function: Callable[..., Any], arguments: A
     return kept
 
 
-def _begin_work() -> None:
+_processes = 1
+
+
+def memory_share() -> int:
+    """Bytes that a process may take, with as much left over for everybody else."""
+    return psutil.virtual_memory().total // (_processes + 1)
+
+
+def _begin_work(processes: int) -> None:
     """Of a worker: Ctrl-C is for the parent to judge, and without a parent there is no work."""
+    global _processes
+    _processes = processes
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_leave_with_parent, daemon=True).start()
 
