@@ -15,6 +15,7 @@ from bigsvm.config import Config, SolverConfig
 from bigsvm.data_sets import as_seen_from_anywhere
 from bigsvm.display import Display
 from bigsvm.errors import UserError
+from bigsvm.fingerprint import verified_fingerprint
 from bigsvm.interruption import Interruption
 from bigsvm.kernels import Kernel, warm_up
 from bigsvm.labels import sums_of
@@ -29,7 +30,7 @@ from bigsvm.solvers.in_turns import BlockInTurns, ExactInTurns
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.reweight import Reweighting
-from bigsvm.store import Dataset, verified_fingerprint
+from bigsvm.store import Dataset
 from bigsvm.threads import available_threads
 from bigsvm.training import Schedule, Training
 from bigsvm.weights import Weights, bytes_a_pattern, read_weights

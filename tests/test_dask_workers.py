@@ -23,8 +23,9 @@ from bigsvm.backends.local import LocalBackend
 from bigsvm.cluster import connected
 from bigsvm.config import ClusterConfig
 from bigsvm.errors import UserError
+from bigsvm.fingerprint import verified_fingerprint
 from bigsvm.kernels import Kernel
-from bigsvm.store import open_dataset, verified_fingerprint
+from bigsvm.store import open_dataset
 
 KERNEL = Kernel("rbf", 0.5)
 

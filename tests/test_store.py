@@ -10,16 +10,12 @@ import pytest
 import zarr
 
 from bigsvm.errors import UserError
+from bigsvm.fingerprint import fingerprint, verified_fingerprint
 from bigsvm.prepare import prepare
 from bigsvm.prepare_options import PrepareOptions
 from bigsvm.scaling import Scaling
-from bigsvm.store import (
-    CHUNK_BYTES,
-    Dataset,
-    fingerprint,
-    open_dataset,
-    verified_fingerprint,
-)
+from bigsvm.store import Dataset, open_dataset
+from bigsvm.store_rows import CHUNK_BYTES
 from bigsvm.store_writer import About, StoreWriter
 
 FORMATS = ("s.zarr", "s.h5", "s.hdf5")
