@@ -20,7 +20,7 @@ from bigsvm.interruption import Interruption
 from bigsvm.kernels import Kernel, warm_up
 from bigsvm.labels import sums_of
 from bigsvm.memory import MemoryPlan, plan_memory
-from bigsvm.model import ModelFactory
+from bigsvm.model_factory import ModelFactory
 from bigsvm.run_dir import RunDir
 from bigsvm.solvers import ARITHMETIC, EXACT_UP_TO
 from bigsvm.solvers.block import BlockSchedule
