@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,20 +13,11 @@ from bigsvm.errors import UserError
 from bigsvm.scaling import Scaling
 from bigsvm.sealed import InPieces, read_sealed, write_sealed
 
-if TYPE_CHECKING:
-    from bigsvm.backends import Backend
-    from bigsvm.solvers.class_states import ClassStates
-    from bigsvm.solvers.one_vs_rest import OneVsRest
-    from bigsvm.solvers.problem import Problem
-    from bigsvm.solvers.state import State
-    from bigsvm.store import Dataset
-
 FORMAT = "bigsvm model 1"
 WITH_INTERCEPT = "bigsvm model 2"  # another name: those who know no intercept must not read it
 MANY_CLASSES = "bigsvm model 3"  # of more than two classes, with or without intercepts
 Intercept = float | tuple[float, ...]
 _ROWS_AT_A_TIME = 65_536
-_PIECE_BYTES = 2**20
 
 
 @dataclass(frozen=True, repr=False)
@@ -198,10 +189,11 @@ class Model:
         ----------
         path : Path or str
         """
-        _write(self, self.support_vectors, Path(path))
+        write_model(self, self.support_vectors, Path(path))
 
 
-def _write(model: Model, support_vectors: np.ndarray | InPieces, path: Path) -> None:
+def write_model(model: Model, support_vectors: np.ndarray | InPieces, path: Path) -> None:
+    """Write a model to a file, with these support vectors for its own."""
     arrays = {
         "support_vectors": support_vectors,
         "dual_coef": model.dual_coef,
@@ -287,65 +279,3 @@ def _intercept_of(about: Mapping[str, Any], classes: int) -> Intercept:
     if not np.isfinite(intercept).all() or np.size(intercept) != (1 if classes == 2 else classes):
         raise ValueError("its intercept is not finite, or not of its classes")
     return intercept
-
-
-def _shift(total: np.ndarray) -> Intercept:
-    """As a model holds it: a number, or one for each class where there is any."""
-    if total.ndim == 0:
-        return float(total)
-    return tuple(total.tolist()) if total.any() else 0.0
-
-
-class Gathered:
-    """Rows of a training set, fetched in pieces: all support vectors may be more than fit."""
-
-    dtype = np.dtype(np.float32)
-
-    def __init__(self, backend: Backend, index: np.ndarray, chunk_rows: int) -> None:
-        self._backend, self._index = backend, index
-        self._chunk = index // chunk_rows  # ascending
-        self.shape = (len(index), backend.d)
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        step = max(1, _PIECE_BYTES // (4 * self._backend.d))
-        stop = 0
-        while (start := stop) < len(self._index):
-            last = min(start + step, len(self._index)) - 1
-            # To the end of a chunk, so that none is read twice.
-            stop = int(np.searchsorted(self._chunk, self._chunk[last], side="right"))
-            yield self._backend.gather(self._index[start:stop])
-
-
-class ModelFactory:
-    """Saves the models of one training."""
-
-    def __init__(
-        self,
-        dataset: Dataset,
-        backend: Backend,
-        kernel: Mapping[str, Any],
-        about: Mapping[str, Any],
-    ) -> None:
-        self._dataset = dataset
-        self._backend = backend
-        self._kernel = kernel
-        self._about = dict(about) | {
-            "source": Path(dataset.source).name,
-            "feature_names": dataset.feature_names,
-            "n_train": dataset.n,
-        }
-
-    def save(self, state: State | ClassStates, problem: Problem | OneVsRest, path: Path) -> None:
-        """Write the model at `state`, an iterate of `problem`."""
-        support, coef = problem.coefficients(state)  # type: ignore[arg-type]
-        model = Model(
-            np.empty((0, self._backend.d), np.float32),
-            coef,
-            support,
-            self._kernel,
-            self._dataset.classes,
-            self._dataset.scaling,
-            self._about | {"iteration": state.iteration, "n_working": state.n_working},
-            _shift(problem.intercept * coef.sum(axis=-1)),
-        )
-        _write(model, Gathered(self._backend, support, self._dataset.chunk_rows), path)

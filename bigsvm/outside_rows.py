@@ -10,17 +10,11 @@ import numpy as np
 from bigsvm.addresses import path_or_address
 from bigsvm.dense import Spread
 from bigsvm.errors import UserError
+from bigsvm.fingerprint import begin_fingerprint, check_written, checked_rows
 from bigsvm.labels import Classes, codes_of
-from bigsvm.store import (
-    CHUNK_BYTES,
-    Dataset,
-    begin_fingerprint,
-    checked_rows,
-    open_dataset,
-    part_for_testing,
-    rows_of_about,
-)
+from bigsvm.store import Dataset, open_dataset, part_for_testing
 from bigsvm.store_place import Place, one_line
+from bigsvm.store_rows import CHUNK_BYTES, rows_of_about
 
 _LIBRARIES = ("dask", "h5py", "zarr")
 _ARRAYS = {"Array", "Dataset", "memmap"}  # what they call them
@@ -100,7 +94,7 @@ def look_through(dataset: Dataset, weight: np.ndarray | None = None) -> float:
         if prepared:
             digest.update(rows)
     if prepared and dataset.has_labels:  # they are part of the fingerprint
-        dataset.check_written(digest)
+        check_written(dataset, digest)
     return spread.variance
 
 

@@ -123,7 +123,7 @@ def _decided(
     asked = Scorer([model]), found.pieces, found.name, model.scaling if found.raw else None
     if cluster is None:
         return decided(*asked)
-    from bigsvm.cluster import connected
+    from bigsvm.cluster_start import connected
     from bigsvm.predict_cluster import decided_on
 
     workers = stack.enter_context(connected(cluster, _say, lambda: False))

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from bigsvm.errors import UserError
+from bigsvm.fingerprint import begin_fingerprint, check_written
 from bigsvm.kernels import Block, Kernel, block_of, products
 from bigsvm.labels import Classes, codes_of
 from bigsvm.model import Model
 from bigsvm.prefetch import prefetched
 from bigsvm.scaling import Scaling
-from bigsvm.store import Dataset, begin_fingerprint, open_dataset
+from bigsvm.store import Dataset, open_dataset
 
 Spec = str | Path | Mapping[str, Any]
 
@@ -150,7 +151,7 @@ def pieces_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[Piece]:
         yield Piece(start, rows, dataset.codes(start, stop) if with_labels else None)
         start = stop
     if with_labels:  # they are part of the fingerprint
-        dataset.check_written(digest)
+        check_written(dataset, digest)
 
 
 def open_test_set(spec: Spec, model: Trained) -> Dataset:

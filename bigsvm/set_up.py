@@ -15,11 +15,12 @@ from bigsvm.config import Config, SolverConfig
 from bigsvm.data_sets import as_seen_from_anywhere
 from bigsvm.display import Display
 from bigsvm.errors import UserError
+from bigsvm.fingerprint import verified_fingerprint
 from bigsvm.interruption import Interruption
 from bigsvm.kernels import Kernel, warm_up
 from bigsvm.labels import sums_of
 from bigsvm.memory import MemoryPlan, plan_memory
-from bigsvm.model import ModelFactory
+from bigsvm.model_factory import ModelFactory
 from bigsvm.run_dir import RunDir
 from bigsvm.solvers import ARITHMETIC, EXACT_UP_TO
 from bigsvm.solvers.block import BlockSchedule
@@ -29,7 +30,7 @@ from bigsvm.solvers.in_turns import BlockInTurns, ExactInTurns
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.reweight import Reweighting
-from bigsvm.store import Dataset, verified_fingerprint
+from bigsvm.store import Dataset
 from bigsvm.threads import available_threads
 from bigsvm.training import Schedule, Training
 from bigsvm.weights import Weights, bytes_a_pattern, read_weights

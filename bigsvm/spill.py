@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 
 from bigsvm.errors import UserError
 from bigsvm.labels import Label, distinct
 from bigsvm.readers import Batch
-from bigsvm.store import CHUNK_BYTES, rows_of_about
+from bigsvm.store_rows import CHUNK_BYTES, rows_of_about
 
 CODE = np.uint16
 CODES_AT_A_TIME = 2**20
@@ -80,12 +79,7 @@ class Spill:
     def __enter__(self) -> Spill:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._rows.close()
         self._codes.close()
         if self._weights is not None:

@@ -14,19 +14,14 @@ import numpy as np
 
 from bigsvm.durable import publish_folder
 from bigsvm.errors import UserError
+from bigsvm.fingerprint import begin_fingerprint
 from bigsvm.hidden_folder import hidden_folder
 from bigsvm.labels import Classes, codes_of
 from bigsvm.scaling import Scaling
-from bigsvm.store import (
-    CHUNK_BYTES,
-    MANY_CLASSES,
-    VERSION,
-    WEIGHT,
-    WEIGHT_DIGEST,
-    begin_fingerprint,
-    rows_of_about,
-)
+from bigsvm.store import WEIGHT, WEIGHT_DIGEST
+from bigsvm.store_labels import MANY_CLASSES, VERSION
 from bigsvm.store_place import SEAL, seal
+from bigsvm.store_rows import CHUNK_BYTES, rows_of_about
 from bigsvm.weights import digest_of
 
 HDF5_SUFFIXES = (".h5", ".hdf5")

@@ -76,7 +76,7 @@ def train(
     config: "Config", path: Path, fresh: bool, interruption: Interruption, began: float
 ) -> str:
     """Train as configured in the run directory `path`; return the status."""
-    from bigsvm.cluster import connected
+    from bigsvm.cluster_start import connected
     from bigsvm.data_sets import as_spec, located
     from bigsvm.display import TimeLeft, shown
     from bigsvm.labels import sums_of

@@ -12,7 +12,7 @@ from bigsvm.checkpoint import Checkpoints
 from bigsvm.config import RunConfig, SolverConfig
 from bigsvm.display import Display, Report
 from bigsvm.memory import resident_set
-from bigsvm.model import ModelFactory
+from bigsvm.model_factory import ModelFactory
 from bigsvm.run_dir import RunDir
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem

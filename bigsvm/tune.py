@@ -105,7 +105,7 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
 
 def tune(config: "Config", run_dir: TuneDir, fresh: bool, interruption: Interruption) -> bool:
     """Tune as configured in the run directory; return whether it came to the end."""
-    from bigsvm.cluster import connected
+    from bigsvm.cluster_start import connected
     from bigsvm.data_sets import as_seen_from_anywhere, as_spec, located
     from bigsvm.progress import shown_progress
     from bigsvm.store import open_dataset

@@ -8,13 +8,14 @@ import numpy as np
 from bigsvm.config import Config
 from bigsvm.cross_validation import Grid, Split, Unit
 from bigsvm.errors import UserError
+from bigsvm.fingerprint import verified_fingerprint
 from bigsvm.folds import stratified_folds, stratified_sample
 from bigsvm.kernels import Kernel
 from bigsvm.memory import resident_set
 from bigsvm.set_up import initial_pattern
 from bigsvm.solvers import ARITHMETIC
 from bigsvm.solvers.nodes import WORTH_THREADS
-from bigsvm.store import Dataset, verified_fingerprint
+from bigsvm.store import Dataset
 from bigsvm.tune_options import SIGMA, TuneOptions
 
 # Beside matrices and rows: what threads hold of their solutions.

@@ -23,7 +23,7 @@ import yaml
 from bigsvm.backends import Backend
 from bigsvm.backends.dask import DaskBackend
 from bigsvm.backends.local import LocalBackend
-from bigsvm.cluster import connected
+from bigsvm.cluster_start import connected
 from bigsvm.config import ClusterConfig
 from bigsvm.kernels import Kernel
 from bigsvm.prepare import prepare

@@ -91,8 +91,9 @@ def measure_pass(store: Path, rounds: int, cold: bool) -> dict[str, float]:
     """Kernels alone and passes over the store, taking turns; the best of each."""
     from bigsvm import kernels
     from bigsvm.backends.local import LocalBackend
+    from bigsvm.fingerprint import fingerprint
     from bigsvm.kernels import Kernel, block_of
-    from bigsvm.store import fingerprint, open_dataset
+    from bigsvm.store import open_dataset
 
     kernel = Kernel("rbf", 1 / (2 * 7.0**2))
     kernels.warm_up(kernel)

@@ -3,7 +3,6 @@
 import bz2
 import gzip
 import io
-import json
 import lzma
 import pickle
 import shutil
@@ -152,18 +151,6 @@ def coefficient(value: float) -> Callable[[Path], None]:
         content, described = read_sealed(path)
         content["dual_coef"][0] = value
         write_sealed(path, content, described)
-
-    return change
-
-
-def attribute(**changes: Any) -> Callable[[Path], None]:
-    """Change attributes of the group `train` of a Zarr store."""
-
-    def change(path: Path) -> None:
-        file = path / "train" / "zarr.json"
-        described = json.loads(file.read_text())
-        described["attributes"] |= changes
-        file.write_text(json.dumps(described))
 
     return change
 

@@ -1,6 +1,7 @@
 """Fixtures shared by all tests."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -86,3 +87,28 @@ def straight(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert summary(run_dir)["status"] == "converged"
     assert summary(run_dir)["iterations"] > 2400, "others stop on the way"
     return run_dir
+
+
+@pytest.fixture(scope="session")
+def halfway_once(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run_dir = tmp_path_factory.mktemp("halfway") / "halfway"
+    train(run_dir, "solver.max_iterations=1500")
+    return run_dir
+
+
+@pytest.fixture
+def halfway(halfway_once: Path, tmp_path: Path) -> Path:
+    """A run that stopped at iteration 1,500, with checkpoints there and at 1,350."""
+    return Path(shutil.copytree(halfway_once, tmp_path / "halfway"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of half a megabyte."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=500k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("only root may mount a small file system")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)

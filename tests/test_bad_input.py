@@ -8,14 +8,19 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import bad_commands
+import bad_configs
+import bad_data
 import bad_files as bad
+import bad_sources
 import pytest
-from bad_input import CASES
 from trainings import environment, everything
 
 from bigsvm import cli
 from bigsvm.prepare import prepare
 from bigsvm.prepare_options import PrepareOptions
+
+CASES = bad_configs.CASES | bad_data.CASES | bad_sources.CASES | bad_commands.CASES
 
 
 @pytest.fixture(scope="session")

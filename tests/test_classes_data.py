@@ -9,12 +9,13 @@ from class_problems import write_csv
 from trainings import Train, everything, one_line, summary
 
 from bigsvm.errors import UserError
+from bigsvm.fingerprint import verified_fingerprint
 from bigsvm.labels import signs_of
 from bigsvm.model import Model, load_model
 from bigsvm.prepare import prepare
 from bigsvm.prepare_options import PrepareOptions
 from bigsvm.sealed import read_sealed, write_sealed
-from bigsvm.store import open_dataset, verified_fingerprint
+from bigsvm.store import open_dataset
 
 
 def three(path: Path, labels: list[Any], name: str = "t.csv") -> Path:

@@ -13,7 +13,8 @@ from trainings import HANGS
 from bigsvm.backends import Backend
 from bigsvm.backends.dask import DaskBackend
 from bigsvm.backends.local import LocalBackend
-from bigsvm.cluster import Cluster, connected
+from bigsvm.cluster import Cluster
+from bigsvm.cluster_start import connected
 from bigsvm.config import ClusterConfig
 from bigsvm.kernels import Kernel
 from bigsvm.prepare import prepare

@@ -16,15 +16,16 @@ from clusters import Processes, until
 from distributed import Security
 from trainings import REPOSITORY, Train, final, one_line, summary
 
-from bigsvm import cluster
+from bigsvm import cluster_start
 from bigsvm.backends import worker
 from bigsvm.backends.dask import DaskBackend
 from bigsvm.backends.local import LocalBackend
-from bigsvm.cluster import connected
+from bigsvm.cluster_start import connected
 from bigsvm.config import ClusterConfig
 from bigsvm.errors import UserError
+from bigsvm.fingerprint import verified_fingerprint
 from bigsvm.kernels import Kernel
-from bigsvm.store import open_dataset, verified_fingerprint
+from bigsvm.store import open_dataset
 
 KERNEL = Kernel("rbf", 0.5)
 
@@ -245,12 +246,12 @@ def test_a_scheduler_file_that_is_being_written(
     whole = json.dumps({"id": "Scheduler-1", "address": "tcp://10.0.0.1:8786"})
     rest = threading.Timer(0.2, path.write_text, [whole])
     rest.start()
-    assert cluster._address_in(path, 10.0, print, lambda: False) == "tcp://10.0.0.1:8786"
+    assert cluster_start._address_in(path, 10.0, print, lambda: False) == "tcp://10.0.0.1:8786"
     rest.join()
-    monkeypatch.setattr(cluster, "_WRITING_SECONDS", 0.0)
+    monkeypatch.setattr(cluster_start, "_WRITING_SECONDS", 0.0)
     path.write_text("[]")
     with pytest.raises(UserError, match="is not what a Dask scheduler writes"):
-        cluster._address_in(path, 10.0, print, lambda: False)
+        cluster_start._address_in(path, 10.0, print, lambda: False)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def german(data_dir: Path) -> Given:
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that 400 rows are several chunks, and many hot sets."""
-    monkeypatch.setattr("bigsvm.store.CHUNK_BYTES", 60 * 24 * 4)
+    monkeypatch.setattr("bigsvm.store_rows.CHUNK_BYTES", 60 * 24 * 4)
     monkeypatch.setattr("bigsvm.outside_rows.CHUNK_BYTES", 60 * 24 * 4)
     monkeypatch.setattr("bigsvm.estimator_options.HOT_SET", 16)
 

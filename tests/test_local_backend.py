@@ -95,7 +95,7 @@ def test_panels_are_the_same_however_the_rows_lie(
     piece_bytes: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bigsvm.store.PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr("bigsvm.store_rows.PIECE_BYTES", piece_bytes)
     with opened(folder, name, x) as data:
         for start, stop in ((0, N), (700, 1400), (4900, N)):
             panels = np.full((-(-N // LANES), D, LANES), np.nan, np.float32)

@@ -12,7 +12,8 @@ from trainings import HANGS, command, environment, final, one_line, summary
 
 from bigsvm.config_file import load_config
 from bigsvm.errors import UserError
-from bigsvm.store import fingerprint, open_dataset
+from bigsvm.fingerprint import fingerprint
+from bigsvm.store import open_dataset
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 STORE = f"s3://{BUCKET}/store.zarr"
@@ -126,7 +127,10 @@ def test_passing_errors_pass(
 
 
 def test_chunks_are_asked_for_several_at_once(run: Run, well_behaved: S3Server) -> None:
-    code = f"from bigsvm.store import *; print(fingerprint(open_dataset({STORE!r})))"
+    code = (
+        "from bigsvm.fingerprint import fingerprint\nfrom bigsvm.store import open_dataset\n"
+        f"print(fingerprint(open_dataset({STORE!r})))"
+    )
     run([sys.executable, "-c", code])
     assert well_behaved.counts()["at_once"] > 1
 

@@ -187,7 +187,7 @@ def test_small_files_are_replaced_whole(run_dir: RunDir) -> None:
     }
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere; see test_promises")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere; see test_promises_apart")
 def test_read_only(run_dir: RunDir) -> None:
     run_dir.path.mkdir(parents=True)
     run_dir.path.chmod(0o500)

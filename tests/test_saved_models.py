@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from small_run import make_store
 
-from bigsvm import model as models
+from bigsvm import model_factory
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.kernels import Kernel
-from bigsvm.model import Model, ModelFactory, load_model
+from bigsvm.model import Model, load_model
+from bigsvm.model_factory import ModelFactory
 from bigsvm.store import open_dataset
 
 KERNEL = Kernel("rbf", 0.5)
@@ -33,7 +34,7 @@ class Watched(InMemoryBackend):
 def test_in_pieces_the_bytes_are_those_of_the_whole(
     support: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models, "_PIECE_BYTES", 10 * 5 * 4)  # ten rows
+    monkeypatch.setattr(model_factory, "_PIECE_BYTES", 10 * 5 * 4)  # ten rows
     coef = np.linspace(-1, 1, len(support))
     state: Any = SimpleNamespace(iteration=300, n_working=400)
     problem: Any = SimpleNamespace(coefficients=lambda _: (support, coef), intercept=0.0)

@@ -1,0 +1,76 @@
+"""A store is there whole or not at all, and nothing else is lost for it."""
+
+from pathlib import Path
+
+import pytest
+from small_stores import FORMATS, some_rows, write
+
+from bigsvm.errors import UserError
+from bigsvm.store import open_dataset
+from bigsvm.store_writer import About, StoreWriter
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_failed_write_leaves_nothing(tmp_path: Path, name: str) -> None:
+    X, y = some_rows(10)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        StoreWriter(tmp_path / name, {"train": 10}, 7, About((0, 1)), chunk_rows=2) as writer,
+    ):
+        writer.append("train", X[:5], y[:5])
+        assert not (tmp_path / name).exists()
+        raise KeyboardInterrupt
+    with (
+        pytest.raises(ValueError, match="got 5 of its 10"),
+        StoreWriter(tmp_path / name, {"train": 10}, 7, About((0, 1))) as writer,
+    ):
+        writer.append("train", X[:5], y[:5])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_existing_store_is_kept_unless_asked(tmp_path: Path, name: str) -> None:
+    write(tmp_path / name, n=10)
+    with pytest.raises(UserError, match="exists already"):
+        write(tmp_path / name, n=20)
+    with (
+        pytest.raises(RuntimeError),
+        StoreWriter(tmp_path / name, {"train": 5}, 7, About((0, 1)), overwrite=True),
+    ):
+        raise RuntimeError
+    assert open_dataset(tmp_path / name).n == 10
+    write(tmp_path / name, n=20, overwrite=True)
+    assert open_dataset(tmp_path / name).n == 20
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_overwrite_spares_what_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "thesis.zarr").mkdir()
+    (tmp_path / "thesis.zarr/chapter1.tex").write_text("years of work")
+    with pytest.raises(UserError, match="is not a store"):
+        write(tmp_path / "thesis.zarr", overwrite=True)
+    assert (tmp_path / "thesis.zarr/chapter1.tex").exists()
+
+
+def test_targets_that_cannot_be_written(tmp_path: Path) -> None:
+    for path, options, message in (
+        (tmp_path / "s.npy", {}, r"name the store \*.zarr"),
+        (tmp_path / "no/such/s.zarr", {}, "there is no folder"),
+        (tmp_path / "s.h5", {"compression": "zstd"}, "HDF5 has no zstd"),
+        (tmp_path / "s.zarr", {"compression": "lzma"}, "'lzma' is not known"),
+    ):
+        with pytest.raises(UserError, match=message):
+            write(path, **options)
+
+
+def test_two_writers_of_one_store_and_leftovers(tmp_path: Path) -> None:
+    leftover = tmp_path / ".s.zarr.partial"
+    leftover.mkdir()
+    (leftover / "rubbish").write_text("of a killed process")
+    with StoreWriter(tmp_path / "s.zarr", {"train": 10}, 7, About((0, 1))) as writer:
+        assert not (leftover / "rubbish").exists()
+        with pytest.raises(UserError, match="another process is writing it"):
+            write(tmp_path / "s.zarr")
+        writer.append("train", *some_rows(10))
+    assert open_dataset(tmp_path / "s.zarr").n == 10
+    assert not leftover.exists()
