@@ -99,6 +99,18 @@ def test_prediction_at_scale(place: Path) -> None:
     assert pd.read_csv(one).equals(pd.read_parquet(other))
 
 
+def test_your_own_data(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    table = pd.DataFrame(random.normal(size=(400, 6)), columns=list("abcdef"))
+    table.head(20).to_csv(tmp_path / "new.csv", index=False)
+    table["class"] = np.where(table["a"] + table["b"] ** 2 > 1, "high", "low")
+    table.to_csv(tmp_path / "mine.csv.gz", index=False)
+    shutil.copytree(REPOSITORY / "configs", tmp_path / "configs")
+    (commands,) = examples("Your own data", "sh")
+    assert "converged" in run_commands(commands, tmp_path)
+    assert set(pd.read_csv(tmp_path / "answers.csv")["label"]) == {"high", "low"}
+
+
 def test_more_than_two_classes(place: Path) -> None:
     shutil.copytree(REPOSITORY / "configs", place / "configs", dirs_exist_ok=True)
     (commands,) = examples("More than two classes", "sh")
