@@ -46,6 +46,11 @@ def set_up(config: Config, dataset: Dataset) -> Tuning:
             f"model.algorithm = {model.algorithm}: only fw and mfw can be tuned; tune with one of "
             "them, and give the C and sigma it finds to the weighted SVM"
         )
+    if len(dataset.classes) > 2:
+        raise UserError(
+            f"tune: is for two classes, and {dataset.path} has {len(dataset.classes)}; set one "
+            "class against the rest (`positive` in data.train, or in data.prepare)"
+        )
     has_width = form.name in ("rbf", "laplacian")
     if options.sigma is not None and not has_width:
         raise UserError(f"tune.sigma: the {form.name} kernel has no sigma; leave it out")

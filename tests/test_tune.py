@@ -193,6 +193,24 @@ def test_a_fold_that_holds_all_the_weight_of_a_class_is_refused(
     assert "outside of fold" in said and "have the weight 0" in said and said.count("\n") == 1
 
 
+def test_more_than_two_classes_are_refused_by_name(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    import h5py
+
+    path = tmp_path / "three.h5"
+    with h5py.File(path, "w") as file:
+        file["X"] = np.random.default_rng(0).normal(size=(60, 3))
+        file["y"] = np.arange(60) % 3
+    assert cli.run(main, command(config, tmp_path / "run", f"data.train={path}")) == 2
+    said = capsys.readouterr().err
+    assert "is for two classes" in said and "has 3" in said and said.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+    assert "`positive` in data.train" in said
+    against_the_rest = f"data.train={{path: {path}, positive: 2}}"
+    tune(config, tmp_path / "run", against_the_rest, "tune.C=[1]")
+
+
 def test_an_independent_solver_finds_the_same_accuracies(
     config: Path, store: Path, tmp_path: Path
 ) -> None:
