@@ -233,7 +233,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         Returns
         -------
         (n,) or (n, n_classes) float64 array
-            For two classes one value, above 0 for the second.
+            For two classes one value, 0 or above for the second.
         """
         check_is_fitted(self)
         coef = np.ascontiguousarray(self.dual_coef_.T)
@@ -259,7 +259,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         """
         decision = self.decision_function(X)
         if decision.ndim == 1:
-            return self.classes_[(decision > 0).astype(int)]
+            return self.classes_[(decision >= 0).astype(int)]  # as in `Model`
         return self.classes_[decision.argmax(axis=1)]
 
     @property

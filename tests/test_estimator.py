@@ -281,6 +281,18 @@ def test_values_beyond_float32_are_refused(heart: tuple) -> None:
         BigSVC(gamma=1.0).fit(X, heart[1])
 
 
+def test_a_decision_of_0_is_the_second_class_everywhere(tmp_path: Path) -> None:
+    model = BigSVC(kernel="linear").fit([[1.0], [2.0], [-1.0], [-2.0]], ["a", "a", "b", "b"])
+    nowhere = np.zeros((1, 1), np.float32)
+    assert model.decision_function(nowhere) == [0.0]
+    model.to_model().save(tmp_path / "m.safetensors")
+    export(tmp_path / "m.safetensors", tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    (label,) = session.run(["label"], {"X": nowhere})
+    assert model.predict(nowhere).tolist() == ["b"]
+    assert load_model(tmp_path / "m.safetensors").predict(nowhere).tolist() == label.tolist() == ["b"]
+
+
 def test_from_the_estimator_to_onnx(sonar: tuple, tmp_path: Path) -> None:
     X, y = sonar
     model = BigSVC(C=10).fit(X, y)
