@@ -239,7 +239,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         label: Run(folder, arguments.test)
         for label, folder in zip(labels, arguments.runs, strict=True)
     }
-    (follow if arguments.follow else evaluate_all)(runs, picture)
+    from bigsvm.compiling import announced
+
+    with announced():
+        (follow if arguments.follow else evaluate_all)(runs, picture)
     return 0
 
 

@@ -290,7 +290,9 @@ def test_a_decision_of_0_is_the_second_class_everywhere(tmp_path: Path) -> None:
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
     (label,) = session.run(["label"], {"X": nowhere})
     assert model.predict(nowhere).tolist() == ["b"]
-    assert load_model(tmp_path / "m.safetensors").predict(nowhere).tolist() == label.tolist() == ["b"]
+    assert (
+        load_model(tmp_path / "m.safetensors").predict(nowhere).tolist() == label.tolist() == ["b"]
+    )
 
 
 def test_from_the_estimator_to_onnx(sonar: tuple, tmp_path: Path) -> None:

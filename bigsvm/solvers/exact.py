@@ -64,6 +64,8 @@ class ExactSchedule:
     ) -> Iterator[State]:
         problem, cache = self._problem, self._cache
         nodes = np.array([*find_nodes(state.gradient, state.role), _NOBODY])
+        # Both read-only always: for arrays that can be written to all would be compiled again.
+        signs = np.broadcast_to(problem.signs, len(state.alpha))
         C = np.broadcast_to(problem.C, len(state.alpha))
         until = state.iteration + 1
         while True:
@@ -71,7 +73,7 @@ class ExactSchedule:
                 state.alpha,
                 state.gradient,
                 state.role,
-                problem.signs,
+                signs,
                 C,
                 problem.intercept,
                 problem.tolerance,
