@@ -38,6 +38,13 @@ class Run:
         self._rows: dict[int, Row] = {}
 
     @property
+    def written(self) -> list[Path]:
+        """The files that are made of the rows."""
+        names = ["evaluation.csv", "evolution.png"]
+        names += ["confusion.csv"] if self.confusion is not None else []
+        return [self.folder / name for name in names]
+
+    @property
     def rows(self) -> list[Row]:
         """The rows so far, by iteration."""
         return [self._rows[iteration] for iteration in sorted(self._rows)]
@@ -243,6 +250,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     with announced():
         (follow if arguments.follow else evaluate_all)(runs, picture)
+    written = [path for run in runs.values() for path in run.written]
+    print(f"written: {', '.join(map(str, [*written, *([picture] if picture else [])]))}")
     return 0
 
 
