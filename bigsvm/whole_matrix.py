@@ -14,8 +14,9 @@ import numpy as np
 from numba import njit
 
 from bigsvm.kernels import Kernel, block_of, columns
-from bigsvm.solvers.exact import _CLOSED, _PAUSED, _steps
+from bigsvm.solvers.nodes import find_nodes
 from bigsvm.solvers.state import IDLE, SUPPORT, WORKING
+from bigsvm.solvers.steps import CLOSED, NOBODY, PAUSED, steps
 
 HELD_OUT = -1  # a role that no node of a step has
 CONVERGED, MAX_ITERATIONS, OVERFLOWED, STOPPED = range(4)
@@ -203,12 +204,13 @@ def _solve(  # type: ignore[no-untyped-def]
     no_scouts = np.zeros(n, np.bool_)
     iteration = 0
     while True:
-        _find_nodes(gradient, role, nodes)
-        why = _PAUSED
-        while why == _PAUSED and iteration < max_iterations:
+        nodes[0], nodes[1], nodes[2] = find_nodes(gradient, role)
+        nodes[3] = NOBODY
+        why = PAUSED
+        while why == PAUSED and iteration < max_iterations:
             if stop[0]:
                 return STOPPED, iteration, np.inf
-            why, iteration, gap = _steps(
+            why, iteration, gap = steps(
                 alpha, gradient, role, y, C, intercept, tolerance, matrix, slot, last_used, nodes,
                 iteration, min(iteration + _BURST, max_iterations), -np.inf, no_scouts,
             )  # fmt: skip
@@ -218,29 +220,13 @@ def _solve(  # type: ignore[no-untyped-def]
             if alpha[i] != 0:  # a C of 0 is that of a pattern which takes no part
                 gradient[i] += alpha[i] / C[i]
         gap, closed = _stop_test(gradient, role, tolerance)
-        if why == _CLOSED and closed:
+        if why == CLOSED and closed:
             return CONVERGED, iteration, gap
-        if why == _PAUSED:
+        if why == PAUSED:
             return MAX_ITERATIONS, iteration, gap
-        if why != _CLOSED:
+        if why != CLOSED:
             return OVERFLOWED, iteration, gap
         # The running gradient had drifted: go on.
-
-
-@njit(cache=True, nogil=True)
-def _find_nodes(gradient, role, nodes):  # type: ignore[no-untyped-def]
-    """`nodes.find_nodes`, past the patterns held out; and nobody has joined."""
-    nodes[:] = -1
-    for i in range(len(gradient)):
-        g = gradient[i]
-        if role[i] == IDLE:
-            if nodes[0] < 0 or g < gradient[nodes[0]]:
-                nodes[0] = i
-        elif role[i] > IDLE and (nodes[1] < 0 or g < gradient[nodes[1]]):
-            nodes[1] = i
-        if role[i] == SUPPORT and (nodes[2] < 0 or g > gradient[nodes[2]]):
-            nodes[2] = i
-    nodes[3] = False
 
 
 @njit(cache=True, nogil=True)

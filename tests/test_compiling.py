@@ -13,9 +13,10 @@ from bigsvm import compiling
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.compiling import announced
 from bigsvm.kernels import Kernel
-from bigsvm.solvers import exact
 from bigsvm.solvers.column_cache import space_for_columns
+from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.steps import steps
 
 
 def test_it_is_said_once_and_only_while_compiling(
@@ -50,8 +51,8 @@ def test_labels_that_can_be_written_to_compile_nothing_again() -> None:
     for writeable in (True, False):  # a hot set or an array of the user's, and a store
         y.setflags(write=writeable)
         problem = Problem(InMemoryBackend(x, kernel), y, 1.0, "mfw", 1e-5)
-        schedule = exact.ExactSchedule(problem, space_for_columns(10**6, 50))
+        schedule = ExactSchedule(problem, space_for_columns(10**6, 50))
         for _ in schedule.run(problem.start(0)):
             pass
-        compiled.append(len(exact._steps.signatures))
+        compiled.append(len(steps.signatures))
     assert compiled[0] == compiled[1]
