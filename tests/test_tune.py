@@ -104,7 +104,7 @@ WEIGHTED: dict[str, tuple[str, ...]] = {
     "plain": (),
     "intercept": ("model.intercept=2",),
     "balanced": ("model.class_weight=balanced",),
-    "all": ("model.intercept=0.5", "model.class_weight={1: 5}", "model.sample_weight=w.npy"),
+    "all": ("model.intercept=0.5", "model.class_weight={'1': 5}", "model.sample_weight=w.npy"),
 }
 
 
@@ -427,7 +427,7 @@ BAD: dict[str, tuple[str, ...]] = {
     "model.kernel={name: linear}": ("tune.sigma", "has no sigma"),
     "model.algorithm=rwsvm": ("model.algorithm = rwsvm", "only fw and mfw"),
     "model={algorithm: wsvm, weights: w.npy, kernel: {sigma: 1}}": ("model.algorithm = wsvm",),
-    "model.class_weight={7: 2}": ("model.class_weight: '7' is no class",),
+    "model.class_weight={'7': 2}": ("model.class_weight: '7' is no class",),
 }
 
 
