@@ -185,9 +185,9 @@ class BigSVC(ClassifierMixin, BaseEstimator):
             with the names of arrays in it.
         y : (n,) array, optional
             The labels; of a store, those in it where y is not given.
-        sample_weight : (n,) array, optional
+        sample_weight : (n,) array or float, optional
             Factors of C: a row of weight 2 counts as two, one of weight 0 takes no part.
-        margin_weight : (n,) array, optional
+        margin_weight : (n,) array or float, optional
             Of the algorithms wsvm and rwsvm: the margin asked of each row, 1 being the common one.
 
         Returns

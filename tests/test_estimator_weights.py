@@ -83,6 +83,12 @@ def test_a_margin_of_0_leaves_a_row_out_in_every_round(heart: Given, algorithm: 
     np.testing.assert_allclose(svc.decision_function(X), alone.decision_function(X), atol=1e-8)
 
 
+def test_one_weight_is_that_of_all_rows(heart: Given) -> None:
+    X, y = heart
+    one, each = BigSVC().fit(X, y, 2.0), BigSVC().fit(X, y, np.full(len(y), 2.0))
+    assert one.dual_coef_.tobytes() == each.dual_coef_.tobytes()
+
+
 def test_a_weight_is_a_number_of_rows(heart: Given, weight: np.ndarray) -> None:
     X, y = heart
     often = weight.astype(int)
