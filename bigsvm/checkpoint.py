@@ -77,13 +77,16 @@ class Checkpoints:
         if not self._folder.is_dir():
             return None
         sweep(self._folder)
-        for path in reversed(self._paths()):
+        paths = self._paths()
+        for path in reversed(paths):
             try:
                 saved = _read(path)
             except OtherVersion:
                 raise  # going back to the one before, or to the start, would throw work away
             except UserError as damage:
-                print(f"warning: {damage}; going back to the one before", file=sys.stderr)
+                last = path == paths[0]
+                then = "none is left: beginning anew" if last else "going back to the one before"
+                print(f"warning: {damage}; {then}", file=sys.stderr)
                 continue
             refuse_another(saved.identity, self._identity, path.parent.parent)
             return saved

@@ -54,6 +54,11 @@ def cluster_config(where: str, settings: Sequence[str] = ()) -> ClusterConfig:
     if is_address(where) or re.fullmatch(r"[\w.-]+:\d+", where):
         section = {"kind": "address", "address": where}
     elif where != "local":
+        if not Path(where).is_file():  # a config's own file is waited for: its scheduler may start
+            raise UserError(
+                f"--cluster {where}: there is no such file; give `local`, the address of a "
+                "scheduler (tcp://host:8786) or the file that one wrote"
+            )
         section = {"kind": "scheduler_file", "scheduler_file": where}
     for setting in settings:
         if not setting.startswith("cluster."):

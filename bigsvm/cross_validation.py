@@ -35,6 +35,8 @@ class Grid:
         Of every training.
     normalized_by : int or None
         The number of features, where every C is a normalized one (see `normalized_C`).
+    intercept : float
+        The b0 added to the kernel.
     """
 
     kernels: tuple[Kernel, ...]
@@ -43,6 +45,7 @@ class Grid:
     tolerance: float
     max_iterations: int
     normalized_by: int | None = None
+    intercept: float = 0.0
 
     def plain_C(self, rows: int) -> tuple[float, ...]:
         """The C of the formulas, for a training on so many rows."""
@@ -61,11 +64,27 @@ class Split:
     fold_of : (n,) int64
     initial : tuple of int
         For each fold the pattern that trainings on all others start from.
+    sample_weight : (n,) float64 or None
+        Factors of C.
+    class_weight : tuple of (2,) float64, or None
+        For each fold the factors of C of the classes -1 and +1, in trainings on all others.
     """
 
     y: np.ndarray
     fold_of: np.ndarray
     initial: tuple[int, ...]
+    sample_weight: np.ndarray | None = None
+    class_weight: tuple[np.ndarray, ...] | None = None
+
+    def C_of_each(self, C: tuple[float, ...], fold: int) -> np.ndarray:
+        """The C of each pattern in trainings on all folds but one, (len(C), n)."""
+        # In this order, so that the bits are those of `read_weights`.
+        of_each = np.repeat(np.array(C, np.float64)[:, None], len(self.y), axis=1)
+        if self.sample_weight is not None:
+            of_each *= self.sample_weight
+        if self.class_weight is not None:
+            of_each *= self.class_weight[fold][(self.y > 0).astype(int)]
+        return of_each
 
 
 def validate_fold(
@@ -73,8 +92,9 @@ def validate_fold(
 ) -> Measures:
     """Train on all folds but one, and count what the models get right of that one.
 
-    A training that `stop` cut short has the status STOPPED. Holds no lock: threads may each have
-    a fold.
+    Every pattern of that one counts the same there, whatever its weight in the trainings: so does
+    `evaluate`. A training that `stop` cut short has the status STOPPED. Holds no lock: threads may
+    each have a fold.
     """
     held_out = split.fold_of == fold
     positive = held_out & (split.y > 0)
@@ -83,8 +103,8 @@ def validate_fold(
     rows = []
     for algorithm in grid.algorithms:
         found = solve(
-            matrix, split.y, C, algorithm, grid.tolerance, grid.max_iterations,
-            split.initial[fold], held_out, stop,
+            matrix, split.y, split.C_of_each(C, fold), algorithm, grid.tolerance,
+            grid.max_iterations, split.initial[fold], held_out, stop, grid.intercept,
         )  # fmt: skip
         chosen = found.decisions >= 0
         right = (~chosen[:, negative]).sum(1), chosen[:, positive].sum(1)

@@ -73,19 +73,19 @@ class TimeLeft:
 
 def as_time(seconds: float) -> str:
     """Like 45 s, 12 min, 3.2 h."""
-    if not math.isfinite(seconds):
-        return "?"
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def as_line(report: Report, rate: float, left: float) -> str:
-    """One report as text."""
+    """One report as text; without what is not known yet."""
     return (
         f"iteration {report.iteration:>9,}  gap {report.gap:.2e}  support {report.support:>7,}  "
-        f"working {report.working:>7,}  {rate:>7,.0f} it/s  {as_time(report.seconds)} gone, "
-        f"about {as_time(left)} left"
+        f"working {report.working:>7,}"
+        + (f"  {rate:>7,.0f} it/s" if rate > 0 else "")
+        + f"  {as_time(report.seconds)} gone"
+        + (f", about {as_time(left)} left" if math.isfinite(left) else "")
     )
 
 

@@ -185,9 +185,9 @@ class BigSVC(ClassifierMixin, BaseEstimator):
             with the names of arrays in it.
         y : (n,) array, optional
             The labels; of a store, those in it where y is not given.
-        sample_weight : (n,) array, optional
+        sample_weight : (n,) array or float, optional
             Factors of C: a row of weight 2 counts as two, one of weight 0 takes no part.
-        margin_weight : (n,) array, optional
+        margin_weight : (n,) array or float, optional
             Of the algorithms wsvm and rwsvm: the margin asked of each row, 1 being the common one.
 
         Returns
@@ -233,7 +233,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         Returns
         -------
         (n,) or (n, n_classes) float64 array
-            For two classes one value, above 0 for the second.
+            For two classes one value, 0 or above for the second.
         """
         check_is_fitted(self)
         coef = np.ascontiguousarray(self.dual_coef_.T)
@@ -259,7 +259,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         """
         decision = self.decision_function(X)
         if decision.ndim == 1:
-            return self.classes_[(decision > 0).astype(int)]
+            return self.classes_[(decision >= 0).astype(int)]  # as in `Model`
         return self.classes_[decision.argmax(axis=1)]
 
     @property

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from sklearn.utils import check_random_state
 
 from bigsvm.config import ReweightConfig, Size
@@ -80,7 +80,7 @@ def fit_options(
         "mfw" if algorithm == "mfw" else "fw",
         schedule,
         float(given.tol),
-        checked("memory_limit", Size, given.memory_limit),
+        checked("memory_limit", Annotated[Size, Field(gt=0)], given.memory_limit),
         initial,
         given.max_iter if given.max_iter > 0 else 2**62,
         HOT_SET,
@@ -126,7 +126,9 @@ def _rate(given: BigSVC, rows: Rows, sample_weight: np.ndarray | None) -> float:
     if given.sigma is not None:
         if given.kernel not in ("rbf", "laplacian"):
             raise ValueError(f"sigma: is of rbf and laplacian kernels, not of {given.kernel}")
-        _check_number(given, "sigma", Real, lambda v: 0 < v < np.inf, "a number above 0")
+        # Beyond these, gamma would leave the range of float32.
+        fits = lambda v: 1e-15 <= v <= 1e15  # noqa: E731
+        _check_number(given, "sigma", Real, fits, "a number from 1e-15 to 1e15")
         rate = given.sigma if given.kernel == "laplacian" else 2 * given.sigma**2
         return 1 / rate
     if isinstance(given.gamma, str) and given.gamma in ("scale", "auto"):

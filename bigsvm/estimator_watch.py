@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from pydantic import Field
 
 from bigsvm.config import Duration
 from bigsvm.estimator_options import checked
@@ -57,7 +58,9 @@ class Watch:
         self._given, self._began, self._interrupted = given, began, interrupted
         self._deadline = np.inf
         if given.time_limit is not None:
-            self._deadline = began + checked("time_limit", Duration, given.time_limit)
+            self._deadline = began + checked(
+                "time_limit", Annotated[Duration, Field(gt=0)], given.time_limit
+            )
         self._line_at, self._told_at = began, 0
 
     def __call__(self, state: State | ClassStates) -> str | None:

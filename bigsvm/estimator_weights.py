@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 
 
 def weights_of_rows(name: str, given: Any, n: int) -> np.ndarray | None:
-    """One weight a row, as they were given to `fit` under a name; an error where they are not."""
+    """One weight a row, as they were given to `fit` under a name; an error where they are not.
+
+    A number alone is that of all rows, as everywhere in scikit-learn.
+    """
     if given is None:
         return None
-    values = np.asarray(given)
+    values = np.full(n, given) if np.ndim(given) == 0 else np.asarray(given)
     if values.shape != (n,):
         raise ValueError(f"{name} has shape {values.shape}, and there are {n} rows; give one a row")
     if values.dtype.kind not in "fiub":

@@ -20,6 +20,7 @@ from bigsvm.evaluation import (
     write_csv,
 )
 from bigsvm.progress import Progress, shown_progress, silent
+from bigsvm.yaml_dialect import parse_yaml
 
 if TYPE_CHECKING:
     from bigsvm.scoring import Spec
@@ -36,6 +37,13 @@ class Run:
         self._test = test
         self._seen: set[tuple[Path, int]] = set()
         self._rows: dict[int, Row] = {}
+
+    @property
+    def written(self) -> list[Path]:
+        """The files that are made of the rows."""
+        names = ["evaluation.csv", "evolution.png"]
+        names += ["confusion.csv"] if self.confusion is not None else []
+        return [self.folder / name for name in names]
 
     @property
     def rows(self) -> list[Row]:
@@ -80,7 +88,7 @@ class Run:
             return self._test
         config = self.folder / "config.yaml"
         try:
-            content = _load_yaml(config)
+            content = parse_yaml(config.read_bytes(), str(config))
         except FileNotFoundError as missing:
             raise UserError(
                 f"{config}: there is no such file; is {self.folder} a run directory? --test STORE "
@@ -109,15 +117,6 @@ def _is_among(final: Path, snapshots: Sequence[Path]) -> bool:
     iteration = load_model(final).about.get("iteration")
     numbers = (path.stem.removeprefix("model-") for path in snapshots)
     return any(number.isdecimal() and int(number) == iteration for number in numbers)
-
-
-def _load_yaml(path: Path) -> object:
-    import yaml
-
-    try:
-        return yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as problem:
-        raise UserError(f"{path}: is not YAML ({' '.join(str(problem).split())})") from problem
 
 
 def draw(runs: Mapping[str, Run], changed: Sequence[Run], together: Path | None) -> None:
@@ -239,7 +238,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         label: Run(folder, arguments.test)
         for label, folder in zip(labels, arguments.runs, strict=True)
     }
-    (follow if arguments.follow else evaluate_all)(runs, picture)
+    from bigsvm.compiling import announced
+
+    with announced():
+        (follow if arguments.follow else evaluate_all)(runs, picture)
+    written = [path for run in runs.values() for path in run.written]
+    print(f"written: {', '.join(map(str, [*written, *([picture] if picture else [])]))}")
     return 0
 
 

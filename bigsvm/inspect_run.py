@@ -6,7 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from bigsvm.errors import UserError
 from bigsvm.run_dir import RunDir
+from bigsvm.yaml_dialect import parse_yaml
 
 _NUMBERED = {"snapshots": "model-*.safetensors", "checkpoints": "checkpoint-*.safetensors"}
 
@@ -93,9 +95,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _yaml(path: Path) -> dict[str, Any]:
-    import yaml
-
-    with suppress(OSError, ValueError, yaml.YAMLError):
-        content = yaml.safe_load(path.read_text())
+    with suppress(OSError, UserError):
+        content = parse_yaml(path.read_bytes(), str(path))
         return content if isinstance(content, dict) else {}
     return {}

@@ -97,6 +97,8 @@ class Model:
                 f"rows of shape {X.shape} given to a model of {self.n_features} features; "
                 f"it takes (rows, {self.n_features})"
             )
+        if X.dtype.kind not in "fiub":
+            raise UserError(f"rows of {X.dtype} given to a model; it takes numbers")
         from bigsvm.double_precision import precise_decisions
         from bigsvm.kernels import Kernel, block_of, products
 
@@ -106,11 +108,13 @@ class Model:
             rows = X[start : start + _ROWS_AT_A_TIME]
             if self.scaling and not scaled:
                 rows = self.scaling.apply(rows)
-            if not np.isfinite(rows).all():
-                row, column = np.argwhere(~np.isfinite(rows))[0]
+            with np.errstate(over="ignore"):
+                finite = np.isfinite(rows.astype(np.float32, copy=False))
+            if not finite.all():
+                row, column = np.argwhere(~finite)[0]
                 raise UserError(
-                    f"row {start + row}, column {column} (counted from 0) is not a finite number; "
-                    "replace it or leave out the row"
+                    f"row {start + row}, column {column} (counted from 0) is not a finite number, "
+                    "or not in float32 once scaled; replace it or leave out the row"
                 )
             if precise:
                 decision[:, start : start + len(rows)] += precise_decisions(
@@ -247,6 +251,8 @@ def _model_of(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Mod
     shape = (len(classes), len(rows)) if many else rows.shape[:1]
     if rows.ndim != 2 or coef.shape != shape or arrays["support_index"].shape != rows.shape[:1]:
         raise ValueError("the shapes of its arrays disagree")
+    if rows.shape[1] == 0:
+        raise ValueError("it has no features")
     index = arrays["support_index"]
     if (rows.dtype, coef.dtype, index.dtype) != (np.float32, np.float64, np.int64):
         raise ValueError("its arrays hold other numbers than those of a model")
@@ -255,7 +261,8 @@ def _model_of(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Mod
     if len(index) and (index[0] < 0 or (np.diff(index) <= 0).any()):
         raise ValueError("the rows its support vectors came from are not in order")
     kernel = Kernel(**about["kernel"])
-    if kernel.name not in NAMES or not 1 <= kernel.degree <= 20:
+    whole = isinstance(kernel.degree, int)
+    if kernel.name not in NAMES or not whole or not 1 <= kernel.degree <= 20:
         raise ValueError(f"unknown kernel {kernel}")
     if not np.isfinite([kernel.gamma, kernel.coef0]).all():
         raise ValueError("a parameter of its kernel is not finite")

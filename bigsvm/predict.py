@@ -196,7 +196,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         kept["cluster"] = cluster_config(arguments.cluster, arguments.set)
     elif arguments.set:
         raise UserError(f"--set {arguments.set[0]}: is for --cluster, which is not given")
-    with cleaning_up_when_terminated():
+    from bigsvm.compiling import announced
+
+    with cleaning_up_when_terminated(), announced():
         if arguments.quiet:
             predict(*asked, **kept)
             return 0

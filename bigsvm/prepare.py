@@ -296,7 +296,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     options = options_from(arguments)
     asked = (arguments.source, arguments.store, options, arguments.test_file)
-    with cleaning_up_when_terminated():
+    from bigsvm.compiling import announced
+
+    with cleaning_up_when_terminated(), announced():
         if arguments.quiet:
             prepare(*asked, overwrite=arguments.overwrite)
             return 0

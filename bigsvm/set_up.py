@@ -1,7 +1,6 @@
 """From a config to a training: the data, who serves it, the problem, the schedule, the state."""
 
 from dataclasses import asdict
-from threading import Timer
 from typing import Any
 
 import numba
@@ -71,7 +70,7 @@ def set_up(
 
     if solver.threads is not None:
         numba.set_num_threads(min(solver.threads, available_threads()))
-    _compile(kernel, display)
+    warm_up(kernel)
     held = saved.state.nbytes if saved else 0
     backend, memory = _backend(config, dataset, kernel, cluster, held)
     margin = weights.margin if saved is None or saved.state.margin is None else saved.state.margin
@@ -153,15 +152,6 @@ def _reweighting(config: Config, dataset: Dataset) -> Reweighting | None:
             "(`positive` in data.train)"
         )
     return Reweighting(model.rounds, **model.reweight.model_dump())
-
-
-def _compile(kernel: Kernel, display: Display) -> None:
-    if_slow = Timer(2.0, display.say, ["compiling the kernels; only the first start takes so long"])
-    if_slow.start()
-    try:
-        warm_up(kernel)
-    finally:
-        if_slow.cancel()
 
 
 def _backend(

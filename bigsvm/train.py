@@ -31,11 +31,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     arguments = parse_arguments(argv)
     began = time.monotonic()
+    from bigsvm.compiling import announced
     from bigsvm.config_file import load_config
 
     config = load_config(arguments.config, arguments.set)
     path = arguments.run_dir or Path(config.run.dir or f"runs/{arguments.config.stem}")
-    with Interruption().watched() as interruption:
+    with Interruption().watched() as interruption, announced():
         try:
             outcome = train(config, path, arguments.fresh, interruption, began)
         except ClusterLost:

@@ -7,7 +7,6 @@ from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
-from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from bigsvm import cli
@@ -60,13 +59,14 @@ class TuneDir(RunDir):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     arguments = parse_arguments(argv)
+    from bigsvm.compiling import announced
     from bigsvm.config_file import load_config
     from bigsvm.tune_options import TuneOptions
 
     config = load_config(arguments.config, arguments.set)
     config = config.model_copy(update={"tune": config.tune or TuneOptions()})
     run_dir = TuneDir(arguments.run_dir or Path(f"runs/{arguments.config.stem}-tune"))
-    with Interruption().watched() as interruption:
+    with Interruption().watched() as interruption, announced():
         try:
             whole = tune(config, run_dir, arguments.fresh, interruption)
         except ClusterLost:
@@ -153,13 +153,9 @@ def _in_threads(
     from bigsvm.tuning import matrices_that_fit
     from bigsvm.whole_matrix import solve
 
-    if_slow = Timer(2.0, _say, ["compiling the kernels; only the first start takes so long"])
-    if_slow.start()
-    try:
-        warm_up(tuning.grid.kernels[0])
-        solve(np.eye(2, dtype=np.float32), np.array([-1, 1]), [1.0], "mfw")
-    finally:
-        if_slow.cancel()
+    # Compiled or loaded before memory is counted.
+    warm_up(tuning.grid.kernels[0])
+    solve(np.eye(2, dtype=np.float32), np.array([-1, 1]), [1.0], "mfw")
     threads = min(config.solver.threads or available_threads(), available_threads())
     return validate_locally(
         dataset.gather(tuning.index),

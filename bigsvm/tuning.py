@@ -17,6 +17,7 @@ from bigsvm.solvers import ARITHMETIC
 from bigsvm.solvers.nodes import WORTH_THREADS
 from bigsvm.store import Dataset
 from bigsvm.tune_options import SIGMA, TuneOptions
+from bigsvm.weights import check_all_classes, class_factors, digest_of, read_sample_weight
 
 # Beside matrices and rows: what threads hold of their solutions.
 _ROOM = 64 * 2**20
@@ -37,8 +38,19 @@ class Tuning:
 
 def set_up(config: Config, dataset: Dataset) -> Tuning:
     """The patterns, their folds and the grid; what cannot work is known here."""
-    options, solver, form = config.tune, config.solver, config.model.kernel
+    options, solver, model = config.tune, config.solver, config.model
     assert options is not None
+    form = model.kernel
+    if model.algorithm not in ("fw", "mfw"):
+        raise UserError(
+            f"model.algorithm = {model.algorithm}: only fw and mfw can be tuned; tune with one of "
+            "them, and give the C and sigma it finds to the weighted SVM"
+        )
+    if len(dataset.classes) > 2:
+        raise UserError(
+            f"tune: is for two classes, and {dataset.path} has {len(dataset.classes)}; set one "
+            "class against the rest (`positive` in data.train, or in data.prepare)"
+        )
     has_width = form.name in ("rbf", "laplacian")
     if options.sigma is not None and not has_width:
         raise UserError(f"tune.sigma: the {form.name} kernel has no sigma; leave it out")
@@ -47,30 +59,24 @@ def set_up(config: Config, dataset: Dataset) -> Tuning:
         form.rate if sigma is None else type(form)(name=form.name, sigma=sigma).rate
         for sigma in sigmas
     ]
-    algorithms: list[str] = (
-        [*options.algorithms] if options.algorithms else [config.model.algorithm]
-    )
-    if unknown := set(algorithms) - {"fw", "mfw"}:
-        raise UserError(f"model.algorithm = {unknown.pop()!r}: set tune.algorithms to fw or mfw")
+    algorithms: list[str] = [*options.algorithms] if options.algorithms else [model.algorithm]
     matrices_that_fit(config, min(dataset.n, options.subsample or dataset.n), dataset.d)
+    sample_weight = read_sample_weight(model, dataset)
     fingerprint = verified_fingerprint(dataset)
     labels = dataset.labels()
     index = np.arange(len(labels))
     if options.subsample is not None:
         index = stratified_sample(labels, options.subsample, options.seed)
     y = labels[index]
-    fold_of = stratified_folds(y, options.folds, options.seed)
-    initial = []
-    for fold in range(options.folds):
-        trained_on = np.flatnonzero(fold_of != fold)
-        initial.append(int(trained_on[initial_pattern(solver, len(trained_on))]))
+    split = _split(config, dataset, y, None if sample_weight is None else sample_weight[index])
     grid = Grid(
         tuple(Kernel(form.name, rate, form.coef0, form.degree) for rate in rates),
         tuple(options.C),
         tuple(algorithms),
         solver.tolerance,
         options.max_iterations,
-        dataset.d if config.model.C_scale == "normalized" else None,
+        dataset.d if model.C_scale == "normalized" else None,
+        model.intercept,
     )
     identity = {
         "data": fingerprint[:16],
@@ -80,7 +86,7 @@ def set_up(config: Config, dataset: Dataset) -> Tuning:
         "seed": options.seed,
         "algorithms": list(algorithms),
         "C": list(options.C),
-        "C_scale": config.model.C_scale,
+        "C_scale": model.C_scale,
         "kernel": form.name,
         "gamma": rates,
         "coef0": form.coef0,
@@ -89,10 +95,44 @@ def set_up(config: Config, dataset: Dataset) -> Tuning:
         "max_iterations": options.max_iterations,
         "initial": solver.initial if solver.initial != "random" else f"random {solver.seed}",
         "arithmetic": ARITHMETIC,
+        "intercept": model.intercept or None,
+        "sample_weight": None if sample_weight is None else digest_of(sample_weight),
+        "class_weight": model.class_weight,
     }
     units = [Unit(kernel, fold) for kernel in range(len(rates)) for fold in range(options.folds)]
-    split = Split(y, fold_of, tuple(initial))
     return Tuning(options, grid, sigmas, index, split, units, identity)
+
+
+def _split(
+    config: Config, dataset: Dataset, y: np.ndarray, sample_weight: np.ndarray | None
+) -> Split:
+    """The folds, and of each the weights and the first pattern of trainings on all others.
+
+    All as `train` would have it of those patterns alone: "balanced" counts the classes there, and
+    where the first pattern has the weight 0 the next one above takes its place.
+    """
+    options, asked = config.tune, config.model.class_weight
+    assert options is not None
+    fold_of = stratified_folds(y, options.folds, options.seed)
+    initial, class_weight = [], []
+    for fold in range(options.folds):
+        trained_on = np.flatnonzero(fold_of != fold)
+        counts = np.unique(y[trained_on], return_counts=True)[1]
+        factors = np.ones(2) if asked is None else class_factors(asked, counts, dataset.classes)
+        weight = factors[(y[trained_on] > 0).astype(int)]
+        if sample_weight is not None:
+            weight *= sample_weight[trained_on]
+        try:
+            check_all_classes(weight, None, y[trained_on], dataset.classes)
+        except UserError as nothing_left:
+            raise UserError(f"tune, outside of fold {fold}: {nothing_left}") from nothing_left
+        first = initial_pattern(config.solver, len(trained_on))
+        taking_part = np.flatnonzero(weight)
+        first = taking_part[np.searchsorted(taking_part, first) % len(taking_part)]
+        initial.append(int(trained_on[first]))
+        class_weight.append(factors)
+    weighted = None if asked is None else tuple(class_weight)
+    return Split(y, fold_of, tuple(initial), sample_weight, weighted)
 
 
 def matrices_that_fit(config: Config, n: int, d: int) -> int:

@@ -45,7 +45,7 @@ class Weights:
 def read_weights(model: ModelConfig, dataset: Dataset) -> Weights:
     """Read and check all weights that the `model` section names."""
     margin = _read("model.weights", model.weights, dataset)
-    sample = _read("model.sample_weight", model.sample_weight, dataset)
+    sample = read_sample_weight(model, dataset)
     labels = dataset.labels()
     plain = model.plain_C(dataset.n, dataset.d)
     C: float | np.ndarray = plain
@@ -63,6 +63,11 @@ def read_weights(model: ModelConfig, dataset: Dataset) -> Weights:
         "class_weight": model.class_weight,
     }
     return Weights(C, margin, identity)
+
+
+def read_sample_weight(model: ModelConfig, dataset: Dataset) -> np.ndarray | None:
+    """Read and check the factors of C that `model.sample_weight` names."""
+    return _read("model.sample_weight", model.sample_weight, dataset)
 
 
 def class_factors(

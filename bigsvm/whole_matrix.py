@@ -14,8 +14,9 @@ import numpy as np
 from numba import njit
 
 from bigsvm.kernels import Kernel, block_of, columns
-from bigsvm.solvers.exact import _CLOSED, _PAUSED, _steps
+from bigsvm.solvers.nodes import find_nodes
 from bigsvm.solvers.state import IDLE, SUPPORT, WORKING
+from bigsvm.solvers.steps import CLOSED, NOBODY, PAUSED, steps
 
 HELD_OUT = -1  # a role that no node of a step has
 CONVERGED, MAX_ITERATIONS, OVERFLOWED, STOPPED = range(4)
@@ -32,7 +33,7 @@ class Solutions:
     alpha : (runs, n) float64
         Points of the simplex; 0 where a pattern is held out.
     decisions : (runs, n) float64
-        f(x_i) = sum_j alpha_j y_j k(x_j, x_i) for all patterns, those held out too.
+        f(x_i) = sum_j alpha_j y_j (k(x_j, x_i) + intercept) for all patterns, those held out too.
     iterations, working : (runs,) int64
         Steps taken, and the size of the working set.
     gap : (runs,) float64
@@ -75,13 +76,14 @@ def kernel_matrix(kernel: Kernel, rows: np.ndarray, others: np.ndarray | None = 
 def solve(
     matrix: np.ndarray,
     y: np.ndarray,
-    C: Sequence[float],
+    C: Sequence[float] | np.ndarray,
     algorithm: str,
     tolerance: float = 1e-5,
     max_iterations: int = 1_000_000,
     initial: int = 0,
     held_out: np.ndarray | None = None,
     stop: np.ndarray | None = None,
+    intercept: float = 0.0,
 ) -> Solutions:
     """Train for every C, each from the same first pattern.
 
@@ -94,7 +96,8 @@ def solve(
         Kernel values of all patterns; see `kernel_matrix`.
     y : (n,) int8
         -1 and +1.
-    C : sequence of float
+    C : sequence of float, or (runs, n) float64
+        One for all patterns, or that of each; where it is 0 the pattern takes no part.
     algorithm : {"fw", "mfw"}
     tolerance, max_iterations
         When to end each run.
@@ -104,8 +107,11 @@ def solve(
         Patterns that take no part in training; they only get decision values.
     stop : (1,) bool, optional
         Set it from another thread to leave early.
+    intercept : float
+        The b0 added to the kernel.
     """
     n, runs = len(y), len(C)
+    of_each = np.broadcast_to(C if np.ndim(C) == 2 else np.reshape(C, (runs, 1)), (runs, n))
     held_out = np.zeros(n, bool) if held_out is None else np.array(held_out, bool)
     if held_out[initial]:
         raise ValueError(f"the first pattern, {initial}, is held out")
@@ -120,7 +126,8 @@ def solve(
     _solve_each(
         np.ascontiguousarray(matrix, np.float32),
         np.array(y, np.int8),
-        np.array(C, np.float64),
+        np.ascontiguousarray(of_each, np.float64),
+        float(intercept),
         held_out,
         algorithm == "mfw",
         float(tolerance),
@@ -141,21 +148,24 @@ def decisions(cross: np.ndarray, y: np.ndarray, alpha: np.ndarray) -> np.ndarray
     """Decision values (runs, m) of other rows; ``cross[j, i] = k(pattern j, row i)``, (n, m)."""
     out = np.empty((len(alpha), cross.shape[1]))
     for run in range(len(alpha)):
-        _decide(cross, np.array(y, np.int8), alpha[run], out[run])
+        _decide(cross, np.array(y, np.int8), alpha[run], 0.0, out[run])
     return out
 
 
 @njit(cache=True, nogil=True)
 def _solve_each(  # type: ignore[no-untyped-def]
-    matrix, y, C, held_out, idle_first, tolerance, max_iterations, initial, stop,
+    matrix, y, C, intercept, held_out, idle_first, tolerance, max_iterations, initial, stop,
     alpha, decided, iterations, working, gap, status,
 ):  # fmt: skip
     n = len(y)
     gradient, role = np.empty(n), np.empty(n, np.int8)
     for run in range(len(C)):
-        _start(matrix, y, C[run], held_out, idle_first, initial, alpha[run], gradient, role)
+        _start(
+            matrix, y, C[run], intercept, held_out, idle_first, initial,
+            alpha[run], gradient, role,
+        )  # fmt: skip
         status[run], iterations[run], gap[run] = _solve(
-            matrix, y, C[run], tolerance, max_iterations, stop,
+            matrix, y, C[run], intercept, tolerance, max_iterations, stop,
             alpha[run], gradient, role, decided[run],
         )  # fmt: skip
         working[run] = np.sum(role > IDLE)
@@ -165,24 +175,24 @@ def _solve_each(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _start(  # type: ignore[no-untyped-def]
-    matrix, y, C, held_out, idle_first, initial, alpha, gradient, role
+    matrix, y, C, intercept, held_out, idle_first, initial, alpha, gradient, role
 ):
     """All weight on one pattern."""
     for i in range(len(y)):
         alpha[i] = 0.0
-        gradient[i] = np.float64(matrix[initial, i]) * y[i] * y[initial]
-        if held_out[i]:
+        gradient[i] = (np.float64(matrix[initial, i]) + intercept) * y[i] * y[initial]
+        if held_out[i] or C[i] == 0:
             role[i] = HELD_OUT
         else:
             role[i] = IDLE if idle_first else WORKING
-    gradient[initial] += 1.0 / C
+    gradient[initial] += 1.0 / C[initial]
     alpha[initial] = 1.0
     role[initial] = SUPPORT
 
 
 @njit(cache=True, nogil=True)
 def _solve(  # type: ignore[no-untyped-def]
-    matrix, y, C, tolerance, max_iterations, stop, alpha, gradient, role, decided
+    matrix, y, C, intercept, tolerance, max_iterations, stop, alpha, gradient, role, decided
 ):
     """Steps until the gap is closed under a gradient recomputed from alpha, or something ends it.
 
@@ -191,45 +201,32 @@ def _solve(  # type: ignore[no-untyped-def]
     n = len(y)
     slot, last_used = np.arange(n).astype(np.int32), np.zeros(n, np.int64)
     nodes = np.empty(4, np.int64)
-    all_C, no_scouts = np.full(n, C), np.zeros(n, np.bool_)
+    no_scouts = np.zeros(n, np.bool_)
     iteration = 0
     while True:
-        _find_nodes(gradient, role, nodes)
-        why = _PAUSED
-        while why == _PAUSED and iteration < max_iterations:
+        nodes[0], nodes[1], nodes[2] = find_nodes(gradient, role)
+        nodes[3] = NOBODY
+        why = PAUSED
+        while why == PAUSED and iteration < max_iterations:
             if stop[0]:
                 return STOPPED, iteration, np.inf
-            why, iteration, gap = _steps(
-                alpha, gradient, role, y, all_C, 0.0, tolerance, matrix, slot, last_used, nodes,
+            why, iteration, gap = steps(
+                alpha, gradient, role, y, C, intercept, tolerance, matrix, slot, last_used, nodes,
                 iteration, min(iteration + _BURST, max_iterations), -np.inf, no_scouts,
             )  # fmt: skip
-        _decide(matrix, y, alpha, decided)
+        _decide(matrix, y, alpha, intercept, decided)
         for i in range(n):
-            gradient[i] = y[i] * decided[i] + alpha[i] / C
+            gradient[i] = y[i] * decided[i]
+            if alpha[i] != 0:  # a C of 0 is that of a pattern which takes no part
+                gradient[i] += alpha[i] / C[i]
         gap, closed = _stop_test(gradient, role, tolerance)
-        if why == _CLOSED and closed:
+        if why == CLOSED and closed:
             return CONVERGED, iteration, gap
-        if why == _PAUSED:
+        if why == PAUSED:
             return MAX_ITERATIONS, iteration, gap
-        if why != _CLOSED:
+        if why != CLOSED:
             return OVERFLOWED, iteration, gap
         # The running gradient had drifted: go on.
-
-
-@njit(cache=True, nogil=True)
-def _find_nodes(gradient, role, nodes):  # type: ignore[no-untyped-def]
-    """`nodes.find_nodes`, past the patterns held out; and nobody has joined."""
-    nodes[:] = -1
-    for i in range(len(gradient)):
-        g = gradient[i]
-        if role[i] == IDLE:
-            if nodes[0] < 0 or g < gradient[nodes[0]]:
-                nodes[0] = i
-        elif role[i] > IDLE and (nodes[1] < 0 or g < gradient[nodes[1]]):
-            nodes[1] = i
-        if role[i] == SUPPORT and (nodes[2] < 0 or g > gradient[nodes[2]]):
-            nodes[2] = i
-    nodes[3] = False
 
 
 @njit(cache=True, nogil=True)
@@ -248,9 +245,9 @@ def _stop_test(gradient, role, tolerance):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _decide(cross, y, alpha, out):  # type: ignore[no-untyped-def]
-    """sum_j alpha_j y_j cross[j], in the order of the patterns."""
-    out[:] = 0.0
+def _decide(cross, y, alpha, intercept, out):  # type: ignore[no-untyped-def]
+    """sum_j alpha_j y_j (cross[j] + intercept), in the order of the patterns."""
+    out[:] = intercept * np.sum(alpha * y)
     for j in range(len(alpha)):
         if alpha[j] != 0:
             coef = alpha[j] * y[j]

@@ -8,6 +8,7 @@ Linux hands the largest size of a process down to the ones it starts, and it wou
 theirs.
 """
 
+import argparse
 import importlib
 import json
 import resource
@@ -202,8 +203,12 @@ WORKS = {
 
 
 def main() -> int:
-    work = json.loads(Path(sys.argv[1]).read_text())
-    Path(sys.argv[2]).write_text(json.dumps(WORKS[work["work"]](work)))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("work", metavar="WORK.json", type=Path)
+    parser.add_argument("answer", metavar="ANSWER.json", type=Path)
+    asked = parser.parse_args()
+    work = json.loads(asked.work.read_text())
+    asked.answer.write_text(json.dumps(WORKS[work["work"]](work)))
     return 0
 
 

@@ -7,6 +7,7 @@ process like any other, to be killed, stopped and starved; only it gets to its w
 hour has room for many more of them.
 """
 
+import argparse
 import ctypes
 import fcntl
 import importlib
@@ -176,5 +177,7 @@ def load_everything() -> None:
 
 
 if __name__ == "__main__":
-    with socket.socket(fileno=int(sys.argv[1])) as asking:
+    parser = argparse.ArgumentParser(description="Started by campaign.py, not by hand.")
+    parser.add_argument("socket", type=int, help="where it is asked for processes")
+    with socket.socket(fileno=parser.parse_args().socket) as asking:
         serve(asking)

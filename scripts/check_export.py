@@ -5,14 +5,12 @@
 Needs onnx, onnxruntime and libsvm-official.
 """
 
-import sys
+import argparse
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
-from libsvm import svmutil
 
 from bigsvm.export import export
 from bigsvm.libsvm_model import KERNELS, whole_labels
@@ -36,31 +34,46 @@ def tell(name: str, seconds: float, errors: list[np.ndarray], same: np.ndarray) 
     )
 
 
-model_file, store = Path(sys.argv[1]), sys.argv[2]
-model = load_model(model_file)
-with open_dataset(store, "test", classes=model.classes) as data:
-    scaled = data.read(0, data.n)
-raw = scaled.astype(np.float64)
-if model.scaling is not None:
-    raw = raw * model.scaling.scale + model.scaling.offset
-    scaled = model.scaling.apply(raw)
-ours = model.decision_function(raw)
-precise = model.decision_function(raw, precise=True)
-print(f"{model}: {len(raw):,} rows, decisions up to {np.abs(ours).max():.1e}, "
-      f"the nearest to zero {np.abs(ours).min():.1e}")  # fmt: skip
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", metavar="MODEL", type=Path)
+    parser.add_argument("store", metavar="STORE", help="its part `test` is decided")
+    asked = parser.parse_args()
+    compare(asked.model, asked.store)
 
-with tempfile.TemporaryDirectory() as folder:
-    export(model_file, Path(folder, "m.onnx"))
-    session = onnxruntime.InferenceSession(Path(folder, "m.onnx"))
-    began = time.monotonic()
-    label, decision = session.run(["label", "decision"], {"X": raw})
-    seconds, same = time.monotonic() - began, label == model.labels_of(ours)
-    tell("ONNX Runtime", seconds, [decision - ours, decision - precise], same)
-    if model.kernel["name"] in KERNELS:
-        export(model_file, Path(folder, "m.model"))
+
+def compare(model_file: Path, store: str) -> None:
+    import onnxruntime
+    from libsvm import svmutil
+
+    model = load_model(model_file)
+    with open_dataset(store, "test", classes=model.classes) as data:
+        scaled = data.read(0, data.n)
+    raw = scaled.astype(np.float64)
+    if model.scaling is not None:
+        raw = raw * model.scaling.scale + model.scaling.offset
+        scaled = model.scaling.apply(raw)
+    ours = model.decision_function(raw)
+    precise = model.decision_function(raw, precise=True)
+    print(f"{model}: {len(raw):,} rows, decisions up to {np.abs(ours).max():.1e}, "
+          f"the nearest to zero {np.abs(ours).min():.1e}")  # fmt: skip
+
+    with tempfile.TemporaryDirectory() as folder:
+        export(model_file, Path(folder, "m.onnx"))
+        session = onnxruntime.InferenceSession(Path(folder, "m.onnx"))
         began = time.monotonic()
-        loaded = svmutil.svm_load_model(str(Path(folder, "m.model")))
-        numbers, _, values = svmutil.svm_predict([], scaled.astype(np.float64), loaded, "-q")
-        expected = np.asarray(whole_labels(model.classes))[model.places_of(ours)]
-        errors = [np.array(values) - as_libsvm(these) for these in (ours, precise)]
-        tell("LIBSVM", time.monotonic() - began, errors, np.array(numbers) == expected)
+        label, decision = session.run(["label", "decision"], {"X": raw})
+        seconds, same = time.monotonic() - began, label == model.labels_of(ours)
+        tell("ONNX Runtime", seconds, [decision - ours, decision - precise], same)
+        if model.kernel["name"] in KERNELS:
+            export(model_file, Path(folder, "m.model"))
+            began = time.monotonic()
+            loaded = svmutil.svm_load_model(str(Path(folder, "m.model")))
+            numbers, _, values = svmutil.svm_predict([], scaled.astype(np.float64), loaded, "-q")
+            expected = np.asarray(whole_labels(model.classes))[model.places_of(ours)]
+            errors = [np.array(values) - as_libsvm(these) for these in (ours, precise)]
+            tell("LIBSVM", time.monotonic() - began, errors, np.array(numbers) == expected)
+
+
+if __name__ == "__main__":
+    main()

@@ -21,7 +21,7 @@ SETS = {
     ),
     "ijcnn1": ({"source": "ijcnn1"}, 1, 16),
     "magic": ({"source": "magic", "prepare": {"scaling": "standard", "test_rows": 6000}}, 1.5, 10),
-    "board, little noise": (
+    "board-little-noise": (
         {
             "source": "synthetic",
             "prepare": {
@@ -35,7 +35,7 @@ SETS = {
         0.5,
         10,
     ),
-    "board, much overlap": (
+    "board-much-overlap": (
         {
             "source": "synthetic",
             "prepare": {

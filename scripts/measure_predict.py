@@ -3,6 +3,7 @@
 python scripts/measure_predict.py [FOLDER]
 """
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -69,7 +70,11 @@ print(time.monotonic() - began, peak_resident_set())
 """
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(dir=sys.argv[1] if sys.argv[1:] else None) as name:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "folder", metavar="FOLDER", nargs="?", help="where its files go for a while"
+    )
+    with tempfile.TemporaryDirectory(dir=parser.parse_args().folder) as name:
         place = Path(name)
         for rows in (100_000, 2_000_000, 10_000_000):
             measure(rows, 100, "rows.parquet", "out.zarr", place)

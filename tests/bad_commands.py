@@ -85,7 +85,7 @@ CASES: dict[str, Case] = {
     ),
     "evaluate: no picture": Case("evaluate run --picture p.pdf", {}, ("p.pdf", "*.png")),
     "evaluate: the config is broken": Case(
-        "evaluate run", {"run/config.yaml": "data: ["}, ("run/config.yaml", "not YAML")
+        "evaluate run", {"run/config.yaml": "data: ["}, ("run/config.yaml, line 1", "expected")
     ),
     "evaluate: a damaged snapshot": Case(
         "evaluate run --test good.zarr",

@@ -99,7 +99,9 @@ def test_a_damaged_one_is_passed_over_and_named(
     damage(path_of(folder, 2))
     damage(path_of(folder, 1))
     assert checkpoints(folder, 3).latest() is None
-    assert len(capsys.readouterr().err.splitlines()) == 3
+    warnings = capsys.readouterr().err.splitlines()
+    assert len(warnings) == 3
+    assert ["beginning anew" in warning for warning in warnings] == [False, False, True]
 
 
 def test_something_else_under_its_name_is_passed_over(

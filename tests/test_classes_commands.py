@@ -227,6 +227,7 @@ def test_evaluation(store: Path, runs: dict[str, Path]) -> None:
     counts = np.array([line[1:] for line in table], int)
     np.testing.assert_array_equal(counts, metrics.confusion_matrix(y, chosen))
     report = metrics.classification_report(y, chosen, output_dict=True)
+    assert out.splitlines()[-1].endswith(f", {run / 'confusion.csv'}")
     shown = next(line for line in out.splitlines() if line.startswith("digit 8"))
     for key in ("recall", "precision", "f1-score"):
         assert f"{100 * report['digit 8'][key]:.2f} %" in shown

@@ -30,6 +30,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from trainings import HANGS, environment
 
 from bigsvm import BigSVC
+from bigsvm.errors import UserError
 from bigsvm.export import export
 from bigsvm.model import load_model
 
@@ -264,6 +265,7 @@ def test_the_first_row_is_chosen_by_random_state(magic: tuple) -> None:
         {"C": 0}, {"tol": -1}, {"kernel": "sigmoid"}, {"gamma": "wide"}, {"gamma": -1.0},
         {"sigma": 0}, {"sigma": 1, "kernel": "linear"}, {"algorithm": "sgd"}, {"schedule": "x"},
         {"max_iter": 0}, {"degree": 0}, {"time_limit": "soon"}, {"memory_limit": "much"},
+        {"time_limit": -1}, {"memory_limit": -5}, {"sigma": 1e-200}, {"sigma": 1e200},
         {"C": "1"}, {"tol": None}, {"gamma": None}, {"sigma": "1"}, {"max_iter": 10.5},
         {"degree": 2.5, "kernel": "poly"}, {"coef0": np.inf}, {"rounds": "2"}, {"callback": 3},
     ],
@@ -274,11 +276,38 @@ def test_wrong_parameters_are_named(heart: tuple, wrong: dict) -> None:
     assert "\n" not in str(mistake.value)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [([[0.0, 1e300]], "row 0, column 1"), ([["a", "b"]], "it takes numbers")],
+    ids=["too large", "text"],
+)
+def test_rows_that_a_model_cannot_take_are_named(rows: list, said: str) -> None:
+    model = BigSVC().fit([[0.0, 1.0], [1.0, 0.0]], [0, 1]).to_model()
+    for precise in (False, True):
+        with pytest.raises(UserError, match=said):
+            model.decision_function(np.array(rows), precise=precise)
+
+
 def test_values_beyond_float32_are_refused(heart: tuple) -> None:
     X = heart[0].copy()
     X[3, 2] = 1e60
     with pytest.raises(ValueError, match=r"X\[3, 2\]"):
         BigSVC(gamma=1.0).fit(X, heart[1])
+
+
+def test_a_decision_of_0_is_the_second_class_everywhere(tmp_path: Path) -> None:
+    model = BigSVC(kernel="linear").fit([[1.0], [2.0], [-1.0], [-2.0]], ["a", "a", "b", "b"])
+    nowhere = np.zeros((1, 1), np.float32)
+    assert model.decision_function(nowhere) == [0.0]
+    model.to_model().save(tmp_path / "m.safetensors")
+    export(tmp_path / "m.safetensors", tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    (label,) = session.run(["label"], {"X": nowhere})
+    assert model.predict(nowhere).tolist() == ["b"]
+    assert (
+        load_model(tmp_path / "m.safetensors").predict(nowhere).tolist() == label.tolist() == ["b"]
+    )
 
 
 def test_from_the_estimator_to_onnx(sonar: tuple, tmp_path: Path) -> None:

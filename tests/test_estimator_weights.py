@@ -72,6 +72,23 @@ def test_the_solution_of_an_independent_solver(
     assert (svc.intercept_ != 0) == ("intercept" in options)
 
 
+@pytest.mark.parametrize("algorithm", ["wsvm", "rwsvm"])
+def test_a_margin_of_0_leaves_a_row_out_in_every_round(heart: Given, algorithm: str) -> None:
+    X, y = heart
+    margin = np.arange(len(y)) % 2.0
+    kept = margin > 0
+    svc = BigSVC(C=2.0, gamma=0.1, algorithm=algorithm).fit(X, y, margin_weight=margin)
+    alone = BigSVC(C=2.0, gamma=0.1, algorithm=algorithm).fit(X[kept], y[kept], None, margin[kept])
+    assert kept[svc.support_].all()
+    np.testing.assert_allclose(svc.decision_function(X), alone.decision_function(X), atol=1e-8)
+
+
+def test_one_weight_is_that_of_all_rows(heart: Given) -> None:
+    X, y = heart
+    one, each = BigSVC().fit(X, y, 2.0), BigSVC().fit(X, y, np.full(len(y), 2.0))
+    assert one.dual_coef_.tobytes() == each.dual_coef_.tobytes()
+
+
 def test_a_weight_is_a_number_of_rows(heart: Given, weight: np.ndarray) -> None:
     X, y = heart
     often = weight.astype(int)

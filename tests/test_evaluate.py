@@ -62,7 +62,8 @@ def test_table_and_picture_of_a_run(run: Path, store: Path, capsys: pytest.Captu
     with open_dataset(store, "test") as data:
         X, signs = data.read(0, data.n), data.labels()
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "small" and len(shown) == 6
+    assert shown[0] == "small" and len(shown) == 7
+    assert shown.pop() == f"written: {run / 'evaluation.csv'}, {run / 'evolution.png'}"
     for row, line, (iteration, n_support) in zip(
         rows, shown[2:], [*SNAPSHOTS.items(), (350, 75)], strict=True
     ):
@@ -262,7 +263,9 @@ def test_follow_from_before_the_run_to_its_end(tmp_path: Path, store: Path) -> N
     finally:
         process.kill()
     assert process.returncode == 0 and "Traceback" not in err
-    assert [line.split()[0] for line in out.splitlines()] == ["iteration", "100", "200", "300"]
+    assert [line.split()[0] for line in out.splitlines()] == [
+        "iteration", "100", "200", "300", "written:",
+    ]  # fmt: skip
     assert [int(row["iteration"]) for row in table(run)] == [100, 200, 300]
     assert (run / "evolution.png").read_bytes().startswith(PNG)
 

@@ -64,6 +64,13 @@ def test_a_run(straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture) ->
     assert found["snapshots"]["count"] == 0
 
 
+def test_numbers_of_a_config_are_those_that_train_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "config.yaml").write_text("solver: {tolerance: 1e-5}")
+    assert facts(tmp_path, capsys)["solver"] == {"tolerance": 1e-5}
+
+
 @pytest.mark.parametrize("name", ["s.zarr", "s.h5"])
 def test_a_store(tmp_path: Path, name: str, capsys: pytest.CaptureFixture) -> None:
     store = make_store(tmp_path / name, rows=300)

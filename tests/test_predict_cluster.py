@@ -207,7 +207,8 @@ def test_no_workers_and_unfit_ones_are_told_in_one_line(
         (("--cluster", "local", "--set", "cluster.worker=2"), "did you mean 'workers'?"),
         (("--cluster", "local", "--set", "cluster.workers=0"), "cluster.workers = 0"),
         (("--cluster", "tcp://127.0.0.1:1"), "no Dask scheduler answers there"),
-        (("--cluster", "no.json", "--set", "cluster.wait_limit=0s"), "there is no such file"),
+        (("--cluster", "no.json"), "--cluster no.json: there is no such file"),
+        (("--cluster", "locale"), "give `local`"),
     ],
 )
 def test_mistakes(folder: Path, tmp_path: Path, options: tuple, said: str) -> None:

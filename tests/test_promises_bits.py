@@ -64,11 +64,11 @@ if columns:
         resident, columns * 4 * data.n
     )
 
-steps, threads = exact._steps, set()
+steps, threads = exact.steps, set()
 def watched(*arguments):
     threads.add(numba.get_num_threads())
     return steps(*arguments)
-exact._steps = watched
+exact.steps = watched
 
 make, sizes = column_cache.ColumnCache.__init__, set()
 def made(self, *arguments):

@@ -236,11 +236,13 @@ MODEL_ABOUT = {
         ({}, {"kernel": None}),
         ({}, {"kernel": {"name": "exec"}}),
         ({}, {"kernel": {"name": "poly", "degree": 10**12}}),
+        ({}, {"kernel": {"name": "poly", "degree": 2.5}}),
+        ({"support_vectors": np.empty((3, 0), np.float32)}, {}),
         ({}, {"classes": [1]}),
         ({}, {"scaling": {"kind": "standard"}}),
         ({}, {"about": None}),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_a_sealed_stranger_is_no_model(
     tmp_path: Path, arrays: dict[str, Any], about: dict[str, Any]

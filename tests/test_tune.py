@@ -98,16 +98,52 @@ def plain_kernel(a: np.ndarray, b: np.ndarray, sigma: float) -> np.ndarray:
     return np.exp(-squares / (2 * sigma**2))
 
 
-def test_the_table_is_that_of_ordinary_trainings(straight: Path, store: Path) -> None:
+# Rows of weight 0 are among them, the one that trainings start from too.
+SAMPLE_WEIGHT = np.arange(301) % 4 * 0.5
+WEIGHTED: dict[str, tuple[str, ...]] = {
+    "plain": (),
+    "intercept": ("model.intercept=2",),
+    "balanced": ("model.class_weight=balanced",),
+    "all": ("model.intercept=0.5", "model.class_weight={'1': 5}", "model.sample_weight=w.npy"),
+}
+
+
+def C_of_rows(settings: tuple[str, ...], y: np.ndarray, rows: np.ndarray) -> np.ndarray | float:
+    """What these settings make of a C of 1, in a training on some rows alone."""
+    if "model.class_weight=balanced" in settings:
+        return np.where(
+            y[rows] > 0, *(len(rows) / (2 * (y[rows] == sign).sum()) for sign in (1, -1))
+        )
+    if "model.sample_weight=w.npy" in settings:
+        return SAMPLE_WEIGHT[rows] * np.where(y[rows] > 0, 5.0, 1.0)
+    return 1.0
+
+
+@pytest.mark.parametrize("which", WEIGHTED)
+def test_the_table_is_that_of_ordinary_trainings(
+    config: Path, straight: Path, store: Path, tmp_path: Path, which: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    settings, run_dir = WEIGHTED[which], straight
+    intercept = float(dict(text.split("=") for text in settings).get("model.intercept", 0))
+    if settings:
+        monkeypatch.chdir(tmp_path)
+        np.save("w.npy", SAMPLE_WEIGHT)
+        run_dir = tmp_path / "run"
+        tune(config, run_dir, *settings, "tune.C=[0.1, 1, 10]")  # 1000 would take many steps
     with open_dataset(store) as data:
         x, y = data.read(0, data.n), data.labels()
-    rows = table(straight)
+    rows = table(run_dir)
     assert len(rows) == 2 * len(SIGMAS) * len(CS)
     for (algorithm, sigma, C), row in rows.items():
         kernel = Kernel("rbf", 1 / (2 * float(sigma) ** 2))
         measured: dict[str, list[float]] = {"accuracy": [], "support": [], "iterations": []}
         for train, test in folds_of(y):
-            problem = Problem(InMemoryBackend(x[train], kernel), y[train], C, algorithm, 1e-5)
+            of_rows = C * C_of_rows(settings, y, train)
+            problem = Problem(
+                InMemoryBackend(x[train], kernel), y[train], of_rows, algorithm, 1e-5,
+                intercept=intercept,
+            )  # fmt: skip
             state = problem.start(2)
             closed = False
             while not closed:
@@ -115,7 +151,8 @@ def test_the_table_is_that_of_ordinary_trainings(straight: Path, store: Path) ->
                     pass
                 state.gradient = problem.gradient(state.alpha)
                 _, closed = problem.stop_test(state, state.gradient)
-            decisions = plain_kernel(x[test], x[train], float(sigma)) @ (state.alpha * y[train])
+            kernel_values = plain_kernel(x[test], x[train], float(sigma)) + intercept
+            decisions = kernel_values @ (state.alpha * y[train])
             measured["accuracy"].append(np.mean((decisions >= 0) == (y[test] > 0)))
             measured["support"].append(np.count_nonzero(state.alpha))
             measured["iterations"].append(state.iteration)
@@ -124,6 +161,54 @@ def test_the_table_is_that_of_ordinary_trainings(straight: Path, store: Path) ->
                 expected = getattr(np, statistic)(values)
                 assert float(row[f"{quantity}_{statistic}"]) == pytest.approx(expected, rel=1e-12)
         assert row["converged"] == row["folds"] == "3"
+
+
+def test_the_best_config_has_the_weights_it_was_found_with(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bigsvm import train as training
+
+    monkeypatch.chdir(tmp_path)
+    np.save("w.npy", SAMPLE_WEIGHT)
+    tune(config, tmp_path / "run", *WEIGHTED["all"], "tune.C=[1]", "tune.algorithms=[fw]")
+    assert cli.run(training.main, ["run/best.yaml"]) == 0
+    np.save("w.npy", SAMPLE_WEIGHT[::-1])
+    again = command(
+        config, tmp_path / "run", *WEIGHTED["all"], "tune.C=[1]", "tune.algorithms=[fw]"
+    )
+    assert cli.run(main, again) == 2  # another tuning
+
+
+def test_a_fold_that_holds_all_the_weight_of_a_class_is_refused(
+    config: Path, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    with open_dataset(store) as data:
+        y = data.labels()
+    weight = np.where(y > 0, 0.0, 1.0)
+    weight[np.flatnonzero(y > 0)[0]] = 1.0
+    np.save(tmp_path / "w.npy", weight)
+    setting = f"model.sample_weight={tmp_path / 'w.npy'}"
+    assert cli.run(main, command(config, tmp_path / "run", setting)) == 2
+    said = capsys.readouterr().err
+    assert "outside of fold" in said and "have the weight 0" in said and said.count("\n") == 1
+
+
+def test_more_than_two_classes_are_refused_by_name(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    import h5py
+
+    path = tmp_path / "three.h5"
+    with h5py.File(path, "w") as file:
+        file["X"] = np.random.default_rng(0).normal(size=(60, 3))
+        file["y"] = np.arange(60) % 3
+    assert cli.run(main, command(config, tmp_path / "run", f"data.train={path}")) == 2
+    said = capsys.readouterr().err
+    assert "is for two classes" in said and "has 3" in said and said.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+    assert "`positive` in data.train" in said
+    against_the_rest = f"data.train={{path: {path}, positive: 2}}"
+    tune(config, tmp_path / "run", against_the_rest, "tune.C=[1]")
 
 
 def test_an_independent_solver_finds_the_same_accuracies(
@@ -340,6 +425,9 @@ BAD: dict[str, tuple[str, ...]] = {
     "solver.memory_limit=1MiB": ("tune.subsample", "raise solver.memory_limit"),
     "solver.initial=250": ("solver.initial = 250",),
     "model.kernel={name: linear}": ("tune.sigma", "has no sigma"),
+    "model.algorithm=rwsvm": ("model.algorithm = rwsvm", "only fw and mfw"),
+    "model={algorithm: wsvm, weights: w.npy, kernel: {sigma: 1}}": ("model.algorithm = wsvm",),
+    "model.class_weight={'7': 2}": ("model.class_weight: '7' is no class",),
 }
 
 

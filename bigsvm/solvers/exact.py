@@ -8,13 +8,12 @@ from numba import get_num_threads, njit
 
 from bigsvm.errors import UserError
 from bigsvm.solvers.column_cache import ColumnCache
-from bigsvm.solvers.nodes import find_nodes, three_of_q, update_gradient
+from bigsvm.solvers.nodes import find_nodes
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.state import IDLE, SUPPORT, WORKING, State
+from bigsvm.solvers.state import IDLE, SUPPORT, State
+from bigsvm.solvers.steps import CLOSED, MISSING, NOBODY, OVERFLOWED, steps
 from bigsvm.threads import threads
 
-_CLOSED, _MISSING, _PAUSED, _OVERFLOWED = range(4)
-_NOBODY, _ANYBODY, _SCOUT = range(3)
 # So many steps in one compiled call, a few milliseconds: nobody waits longer for an answer.
 _BURST = 256
 # With fewer patterns, waiting for the other threads costs more than they save on a few columns.
@@ -63,15 +62,17 @@ class ExactSchedule:
         self, state: State, pause: Callable[[int], int], leave_at: float, scouts: np.ndarray
     ) -> Iterator[State]:
         problem, cache = self._problem, self._cache
-        nodes = np.array([*find_nodes(state.gradient, state.role), _NOBODY])
+        nodes = np.array([*find_nodes(state.gradient, state.role), NOBODY])
+        # Both read-only always: for arrays that can be written to all would be compiled again.
+        signs = np.broadcast_to(problem.signs, len(state.alpha))
         C = np.broadcast_to(problem.C, len(state.alpha))
         until = state.iteration + 1
         while True:
-            why, state.iteration, state.gap = _steps(
+            why, state.iteration, state.gap = steps(
                 state.alpha,
                 state.gradient,
                 state.role,
-                problem.signs,
+                signs,
                 C,
                 problem.intercept,
                 problem.tolerance,
@@ -84,11 +85,11 @@ class ExactSchedule:
                 leave_at,
                 scouts,
             )
-            if why == _CLOSED:
+            if why == CLOSED:
                 return
-            if why == _OVERFLOWED:
+            if why == OVERFLOWED:
                 raise overflowed(state)
-            if why == _MISSING:
+            if why == MISSING:
                 cache.fetch(nodes[1], nodes[2], state.iteration, lambda k: self._likely(state, k))
                 until = state.iteration + 1  # columns may take long: show up after each
             else:
@@ -106,65 +107,6 @@ def overflowed(state: State) -> UserError:
         "leave the range of float32 or the tolerance that of float64: scale the data "
         "(data.prepare.scaling) or raise solver.tolerance"
     )
-
-
-@njit(cache=True, nogil=True)
-def _steps(  # type: ignore[no-untyped-def]
-    alpha,
-    gradient,
-    role,
-    signs,
-    C,
-    intercept,
-    tolerance,
-    columns,
-    slot,
-    last_used,
-    nodes,
-    iteration,
-    until,
-    leave_at,
-    scouts,
-):
-    """Section 1 of the design, until something is wanted of the caller: why, iteration, gap.
-
-    `nodes` are idle, toward, away, and who has joined in this iteration.
-    """
-    while True:
-        idle = nodes[0]
-        if idle >= 0 and gradient[idle] < 0 and nodes[3] == _NOBODY:
-            role[idle] = WORKING
-            nodes[3] = _SCOUT if scouts[idle] else _ANYBODY
-            if (gradient[idle], idle) < (gradient[nodes[1]], nodes[1]):
-                nodes[1] = idle
-        s, v = nodes[1], nodes[2]
-        gap = gradient[v] - gradient[s]
-        if not np.isfinite(gap):
-            return _OVERFLOWED, iteration, gap
-        # In a hot set all weight may come to lie on one pattern, which then has nobody to give to.
-        if s == v or (gap <= tolerance and nodes[3] == _NOBODY):
-            return _CLOSED, iteration, gap
-        if slot[s] < 0 or slot[v] < 0:
-            return _MISSING, iteration, gap
-        k_s, k_v = columns[slot[s]], columns[slot[v]]
-        last_used[slot[s]] = last_used[slot[v]] = iteration
-        q_ss, q_vv, q_sv = three_of_q(signs, C, intercept, k_s, k_v, s, v)
-        step = min(gap / (q_ss + q_vv - 2 * q_sv), alpha[v])
-        if not step > 0:
-            return _OVERFLOWED, iteration, gap
-        alpha[s] += step
-        alpha[v] -= step
-        role[s] = SUPPORT
-        if alpha[v] == 0:
-            role[v] = WORKING
-        nodes[0], nodes[1], nodes[2] = update_gradient(
-            gradient, role, signs, C, intercept, k_s, k_v, s, v, step
-        )
-        joined = nodes[3]
-        nodes[3] = _NOBODY
-        iteration += 1
-        if iteration >= until or gap <= leave_at or joined == _SCOUT:
-            return _PAUSED, iteration, gap
 
 
 @njit(cache=True, nogil=True)

@@ -17,8 +17,11 @@ _LEFT_OUT = -1
 WORTH_THREADS = 32_768
 
 
-def find_nodes(gradient: np.ndarray, role: np.ndarray) -> tuple[int, int, int]:
+@njit(cache=True, nogil=True)
+def find_nodes(gradient, role):  # type: ignore[no-untyped-def]
     """Where the gradient is extreme: the lowest index among equals, -1 where there is none.
+
+    A pattern with a role below IDLE takes no part.
 
     Returns
     -------
@@ -29,10 +32,17 @@ def find_nodes(gradient: np.ndarray, role: np.ndarray) -> tuple[int, int, int]:
     away : int
         Highest derivative in the support.
     """
-    idle = int(np.argmin(np.where(role == IDLE, gradient, np.inf)))
-    toward = int(np.argmin(np.where(role != IDLE, gradient, np.inf)))
-    away = int(np.argmax(np.where(role == SUPPORT, gradient, -np.inf)))
-    return (idle if role[idle] == IDLE else -1), toward, away
+    idle = toward = away = -1
+    for i in range(len(gradient)):
+        g = gradient[i]
+        if role[i] == IDLE:
+            if idle < 0 or g < gradient[idle]:
+                idle = i
+        elif role[i] > IDLE and (toward < 0 or g < gradient[toward]):
+            toward = i
+        if role[i] == SUPPORT and (away < 0 or g > gradient[away]):
+            away = i
+    return idle, toward, away
 
 
 @njit(cache=True, nogil=True)

@@ -14,7 +14,7 @@ from bigsvm.backends import Backend
 from bigsvm.labels import signs_of
 from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.hot_set import Wanted
-from bigsvm.solvers.problem import ROWS, Problem, Verified, column_of
+from bigsvm.solvers.problem import ROWS, Problem, Verified, column_of, largest_difference
 
 
 class OneVsRest:
@@ -132,7 +132,7 @@ class OneVsRest:
         for k, gradient in (self.gradients(wanted) if wanted else {}).items():
             known = final.away[k].part.gradient if k in final.away else ends[k].gradient
             there = gradient[final.away[k].hot.index] if k in final.away else gradient
-            drift = float(np.abs(there - known).max())
+            drift = largest_difference(there, known)
             ends[k] = replace(ends[k], gradient=gradient, drift=drift)
         tests = [
             problem.stop_test(state, state.gradient)

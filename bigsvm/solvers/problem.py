@@ -185,7 +185,7 @@ class Problem:
             final = self._caught_up(state, final)
         if final.drift is None:
             gradient = self.gradient(final.alpha)
-            drift = _largest_difference(gradient, final.gradient)
+            drift = largest_difference(gradient, final.gradient)
             final = replace(final, gradient=gradient, drift=drift)
         return Verified(final, *self.stop_test(final, final.gradient))
 
@@ -208,7 +208,7 @@ class Problem:
         return self.C[index] if isinstance(self.C, np.ndarray) else self.C
 
 
-def _largest_difference(a: np.ndarray, b: np.ndarray) -> float:
+def largest_difference(a: np.ndarray, b: np.ndarray) -> float:
     """A piece at a time: all differences would be as large as all else a run holds."""
     pieces = [slice(start, start + 2**20) for start in range(0, len(a), 2**20)]
     return float(np.max([np.abs(a[piece] - b[piece]).max() for piece in pieces]))

@@ -55,6 +55,7 @@ class Reweighting:
         """Re-weight `problem`, and begin it where the last round ended."""
         a = solved.alpha * np.abs(problem.signs)
         margin = self.margin(a)
+        margin[problem.signs == 0] = 0.0  # the floor must not bring back who takes no part
         problem.ask(margin)
         a *= margin
         a /= a.sum()
