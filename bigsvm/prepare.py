@@ -24,6 +24,7 @@ from bigsvm.prepare_options import PrepareOptions, checked_options
 from bigsvm.progress import Progress, shown_progress, silent
 from bigsvm.readers import FORMATS
 from bigsvm.scaling import KINDS, Scaling, ScalingFit
+from bigsvm.source_files import digests_of, files_of
 from bigsvm.sources import SOURCES
 from bigsvm.spill import Spill
 from bigsvm.store import WEIGHT
@@ -100,7 +101,12 @@ def prepare(
     check_target(store, options.compression, overwrite)
     with full_disk_explained(store), ExitStack() as stack:
         folder = stack.enter_context(hidden_folder(store, "spill"))
-        inputs = open_inputs(source, options, test_file, progress)
+        files = files_of(source, progress)
+        if test_file is not None:
+            files["test"] = Path(test_file)
+        inputs = open_inputs(source, options, files)
+        # Before they are read: rewritten meanwhile, they must not pass for what was read.
+        digests = digests_of(files, progress)
         weighted = options.weight_column is not None
         spills = {}
         for part, data in inputs.items():
@@ -115,6 +121,7 @@ def prepare(
             scaling=scaling,
             feature_names=inputs["train"].reader.feature_names,
             source=str(source),
+            files=digests,
             prepare=options.model_dump(mode="json", exclude_none=True),
         )
         with StoreWriter(

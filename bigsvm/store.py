@@ -26,7 +26,7 @@ class Dataset(StoredRows):
 
     Attributes
     ----------
-    scaling, feature_names, source, prepare_options, parts, recorded_fingerprint
+    scaling, feature_names, source, files, prepare_options, parts, recorded_fingerprint
         As `prepare` recorded them; None or empty in arrays of the user's own.
     """
 
@@ -40,6 +40,7 @@ class Dataset(StoredRows):
         self._weight_digest: str | None = about.get(WEIGHT_DIGEST)
         self.feature_names: list[str] | None = about.get("feature_names")
         self.source: str = about.get("source", "")
+        self.files: dict[str, str] = about.get("files") or {}
         self.parts: list[str] | None = about.get("parts")
         self.prepare_options: dict[str, Any] = about.get("prepare") or {}
         scaling = about.get("scaling")

@@ -138,7 +138,7 @@ def array(place: Place, name: str) -> Any:
 def attributes(place: Place) -> dict[str, Any]:
     """The attributes of a group; HDF5 has no lists of mixed things, so there they are JSON text."""
     about = dict(place.group.attrs)
-    for key in ("classes", "feature_names", "parts", "scaling", "prepare"):
+    for key in ("classes", "feature_names", "files", "parts", "scaling", "prepare"):
         if isinstance(about.get(key), str):
             about[key] = json.loads(about[key])
     if SEAL in about and about[SEAL] != seal(about):

@@ -37,6 +37,7 @@ class About:
     scaling: Scaling | None = None
     feature_names: list[str] | None = None
     source: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)  # part -> SHA-256 of the raw file
     prepare: Mapping[str, Any] = field(default_factory=dict)  # the options, as a record
 
     def attributes(self) -> dict[str, Any]:
@@ -48,6 +49,7 @@ class About:
             "scaling": self.scaling.to_json() if self.scaling else None,
             "feature_names": self.feature_names,
             "source": self.source,
+            "files": dict(self.files),
             "prepare": dict(self.prepare),
         }
 

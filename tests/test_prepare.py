@@ -279,7 +279,9 @@ def test_progress_tells_each_step_to_its_end(tmp_path: Path, table: tuple) -> No
 
     options = PrepareOptions(scaling="standard", test_rows=100)
     prepare(table[0], tmp_path / "s.zarr", options, progress=listen)
+    size = table[0].stat().st_size
     assert told == {
+        "checking bytes of mine.csv": (size, size),
         "reading rows of mine.csv": (500, None),
         "fitting the scaling": (400, 400),
         "writing rows": (500, 500),

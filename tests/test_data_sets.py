@@ -1,0 +1,87 @@
+"""The store of a `data.source`: made again for other content, and for nothing else."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bigsvm.config import DataConfig
+from bigsvm.data_sets import located
+from bigsvm.errors import UserError
+from bigsvm.store import open_dataset
+
+OLD = "1,2,0\n3,4,1\n5,6,0\n"
+NEW = "1,2,0\n3,9,1\n5,6,0\n"  # as long as the old one
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BIGSVM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    Path("mine.csv").write_text(OLD)
+    return tmp_path
+
+
+def rows(**data: str) -> np.ndarray:
+    train = located(DataConfig(source="mine.csv", **data)).train
+    assert isinstance(train, str)
+    with open_dataset(train) as made:
+        return made.read(0, made.n)
+
+
+def rewritten() -> None:
+    """The file with other content, of the same size and time."""
+    time = Path("mine.csv").stat().st_mtime_ns
+    Path("mine.csv").write_text(NEW)
+    os.utime("mine.csv", ns=(time, time))
+
+
+def test_a_file_that_was_rewritten_is_prepared_anew() -> None:
+    assert rows()[1, 1] == 4
+    rewritten()
+    assert rows()[1, 1] == 9
+
+
+def test_a_file_of_the_same_name_elsewhere(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rows()[1, 1] == 4
+    (here / "other").mkdir()
+    monkeypatch.chdir(here / "other")
+    Path("mine.csv").write_text(NEW)
+    assert rows()[1, 1] == 9
+
+
+def test_a_named_source_from_another_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for folder, value in (("a", 1), ("b", 7)):
+        (here / folder).mkdir()
+        (here / folder / "heart_scale").write_text(f"1 1:{value}\n-1 1:2\n1 1:3\n")
+        monkeypatch.setenv("BIGSVM_DATA", str(here / folder))
+        train = located(DataConfig(source="heart")).train
+        assert isinstance(train, str)
+        with open_dataset(train) as made:
+            found.append(float(made.read(0, 1)[0, 0]))
+    assert found == [1, 7]
+
+
+def test_the_same_content_is_prepared_once() -> None:
+    first = located(DataConfig(source="mine.csv")).train
+    os.utime("mine.csv", (0, 0))
+    assert located(DataConfig(source="mine.csv")).train == first
+    assert located(DataConfig(source=str(Path("mine.csv").absolute()))).train == first
+
+
+@pytest.mark.parametrize("store", ["s.zarr", "s.h5"])
+def test_a_store_of_the_users_own_is_not_replaced(store: str) -> None:
+    assert rows(train=store)[1, 1] == 4
+    os.utime("mine.csv", (0, 0))
+    assert rows(train=store)[1, 1] == 4
+    rewritten()
+    with pytest.raises(UserError, match=rf"{store}: was made from 'mine.csv', .*changed.*remove"):
+        rows(train=store)
+
+
+def test_a_store_of_the_users_own_stays_when_the_raw_file_is_gone() -> None:
+    assert rows(train="s.zarr")[1, 1] == 4
+    Path("mine.csv").unlink()
+    assert rows(train="s.zarr")[1, 1] == 4
