@@ -73,6 +73,14 @@ class Model:
         """Number of features of a row."""
         return int(self.support_vectors.shape[1])
 
+    @property
+    def feature_names(self) -> list[str] | None:
+        """What the training data called its features, where it did."""
+        names = self.about.get("feature_names")
+        if not isinstance(names, list) or len(names) != self.n_features:
+            return None
+        return [str(name) for name in names]
+
     def decision_function(
         self, X: np.ndarray, *, scaled: bool = False, precise: bool = False
     ) -> np.ndarray:

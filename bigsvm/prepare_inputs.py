@@ -1,12 +1,13 @@
 """What `prepare` reads: a named source, made-up data, or files."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bigsvm.errors import UserError
 from bigsvm.prepare_options import PrepareOptions
 from bigsvm.readers import Reader, open_reader
+from bigsvm.readers.named_columns import with_features_of
 from bigsvm.source_files import SYNTHETIC
 from bigsvm.sources import SOURCES
 from bigsvm.synthetic import synthetic_reader
@@ -95,4 +96,7 @@ def _checked(inputs: dict[str, Input], options: PrepareOptions) -> dict[str, Inp
                 f"{test.name}: has {test.reader.d} features where {train.name} has "
                 f"{train.reader.d}; both need the same"
             )
+        names = train.reader.feature_names
+        reader = with_features_of(test.reader, names, test.name, train.name)
+        inputs["test"] = replace(test, reader=reader)
     return inputs

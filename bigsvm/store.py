@@ -38,7 +38,7 @@ class Dataset(StoredRows):
         self._place = place
         self.recorded_fingerprint: str | None = about.get("fingerprint") if prepared else None
         self._weight_digest: str | None = about.get(WEIGHT_DIGEST)
-        self.feature_names: list[str] | None = about.get("feature_names")
+        self.feature_names: list[str] | None = about.get("feature_names") if prepared else None
         self.source: str = about.get("source", "")
         self.files: dict[str, str] = about.get("files") or {}
         self.parts: list[str] | None = about.get("parts")

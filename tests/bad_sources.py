@@ -133,6 +133,11 @@ CASES: dict[str, Case] = {
         {"t.csv": "a,class\n1,yes\n"},
         ("t.csv", "1 features", "has 2"),
     ),
+    "prepare: test file of other columns": Case(
+        "prepare good.csv new.zarr --test-file t.csv",
+        {"t.csv": "a,c,class\n1,2,yes\n"},
+        ("t.csv", "feature 2 is 'c'", "good.csv has 'b'"),
+    ),
     "prepare: all dropped": Case(
         "prepare n.csv new.zarr --drop-value 1", {"n.csv": "1,1,0\n1,1,1\n"}, ("n.csv", "dropped")
     ),

@@ -2,6 +2,7 @@
 
 import csv
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -234,6 +235,22 @@ def test_reading_options_are_those_of_prepare(folder: Path, tmp_path: Path) -> N
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
     predict(folder, tmp_path / "rows.txt", tmp_path / "out2.npy", *options, "0")
     np.testing.assert_array_equal(np.load(tmp_path / "out2.npy"), expected)
+
+
+def test_columns_go_by_their_names(folder: Path, tmp_path: Path) -> None:
+    model = model_in(folder)
+    named = replace(model, about={**model.about, "feature_names": list("abcde")})
+    named.save(tmp_path / "model.safetensors")
+    X, y = raw_rows(50)
+    order = [3, 0, 4, 2, 1]
+    columns = {"abcde"[k]: X[:, k] for k in order} | {"class": y}
+    pq.write_table(pa.table(columns), tmp_path / "raw.parquet")
+    lines = [",".join(map(repr, row)) for row in np.column_stack([X[:, order], y]).tolist()]
+    (tmp_path / "raw.csv").write_text("d,a,e,c,b,class\n" + "\n".join(lines) + "\n")
+    expected = model.decision_function(X)
+    for form in ("parquet", "csv"):
+        predict(tmp_path, tmp_path / f"raw.{form}", tmp_path / f"{form}.npy")
+        np.testing.assert_array_equal(np.load(tmp_path / f"{form}.npy"), expected)
 
 
 def test_wrong_number_of_features_names_both(folder: Path, tmp_path: Path) -> None:

@@ -354,3 +354,11 @@ def test_other_named_sources(tmp_path: Path, data_dir: Path) -> None:
     assert summary.classes == ("rest", "Iris-setosa")
     assert summary.counts == {"train": (100, 50)}
     assert prepare("sonar", tmp_path / "sonar.zarr").counts == {"train": (97, 111)}
+
+
+def test_columns_of_a_test_file_go_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b,y\n1,2,0\n3,4,1\n")
+    (tmp_path / "t.csv").write_text("b,a,y\n2,1,0\n")
+    prepare(tmp_path / "a.csv", tmp_path / "s.zarr", test_file=tmp_path / "t.csv")
+    with open_dataset(tmp_path / "s.zarr", "test") as data:
+        assert data.read(0, 1).tolist() == [[1, 2]]
