@@ -1,10 +1,13 @@
 """The store of a `data.source`: made again for other content, and for nothing else."""
 
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
+import small_run
+from trainings import wait_until
 
 from bigsvm.config import DataConfig
 from bigsvm.data_sets import located
@@ -85,3 +88,24 @@ def test_a_store_of_the_users_own_stays_when_the_raw_file_is_gone() -> None:
     assert rows(train="s.zarr")[1, 1] == 4
     Path("mine.csv").unlink()
     assert rows(train="s.zarr")[1, 1] == 4
+
+
+@pytest.mark.parametrize(
+    ("command", "number"), [("train", signal.SIGINT), ("tune", signal.SIGTERM)]
+)
+def test_interrupted_while_it_is_prepared(here: Path, command: str, number: int) -> None:
+    """There is nothing to save yet: it leaves, and leaves nothing."""
+    data = "{source: synthetic, train: s.zarr, prepare: {rows: 100000000}}"
+    Path("c.yaml").write_text(f"data: {data}\nmodel: {{kernel: {{sigma: 1}}}}\n")
+    before = sorted(here.iterdir())
+    process = small_run.start(f"bigsvm.{command}", "c.yaml", "--run-dir", "run")
+    try:
+        spilled = here / ".s.zarr.spill" / "train.rows"
+        wait_until(lambda: spilled.exists() and spilled.stat().st_size > 0, process)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)  # to prepare all of it takes an hour
+    finally:
+        process.kill()
+    assert process.returncode == 128 + number
+    assert "Traceback" not in said and "saving" not in said
+    assert sorted(here.iterdir()) == before
