@@ -107,6 +107,10 @@ class KernelConfig(Section):
             raise ValueError(f"the {self.name} kernel needs sigma or gamma")
         if self.name in ("linear", "poly") and self.sigma is not None:
             raise ValueError(f"the {self.name} kernel has no sigma")
+        if self.sigma is not None:
+            check_sigma(self.name, self.sigma)
+        elif not _fits_float32(self.rate):
+            raise ValueError(f"gamma = {self.rate:g} is too far from 1 to compute with")
         return self
 
     @property
@@ -114,7 +118,26 @@ class KernelConfig(Section):
         """gamma, whichever way it was given."""
         if self.sigma is None:
             return 1.0 if self.gamma is None else self.gamma
-        return 1 / self.sigma if self.name == "laplacian" else 1 / (2 * self.sigma**2)
+        return _rate_of(self.name, self.sigma)
+
+
+def _rate_of(name: str, sigma: float) -> float:
+    return 1 / sigma if name == "laplacian" else 1 / (2 * sigma**2)
+
+
+def _fits_float32(rate: float) -> bool:
+    """Whether kernel values can be computed with it; beyond, they would all be 0, 1 or nan."""
+    return 1e-37 <= rate <= 1e37
+
+
+def check_sigma(name: str, sigma: float) -> None:
+    """Refuse a width so small, or so large, that its gamma is no number to compute with."""
+    try:
+        fits = _fits_float32(_rate_of(name, sigma))
+    except (ZeroDivisionError, OverflowError):
+        fits = False
+    if not fits:
+        raise ValueError(f"sigma = {sigma:g} is too far from 1 to compute with")
 
 
 def normalized_C(C: float, rows: int, features: int) -> float:
@@ -254,6 +277,16 @@ class Config(Section):
     run: RunConfig = RunConfig()
     cluster: ClusterConfig = ClusterConfig()
     tune: TuneOptions | None = None
+
+    @model_validator(mode="after")
+    def _widths(self) -> "Config":
+        if self.tune is not None and self.model.kernel.name in ("rbf", "laplacian"):
+            for sigma in self.tune.sigma or []:
+                try:
+                    check_sigma(self.model.kernel.name, sigma)
+                except ValueError as mistake:
+                    raise ValueError(f"tune.{mistake}") from mistake
+        return self
 
     def to_yaml(self) -> str:
         """The config as YAML, defaults included; loading it gives the same config."""

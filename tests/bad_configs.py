@@ -39,6 +39,23 @@ CASES: dict[str, Case] = {
     "config: sigma 0": config(
         "model.kernel.sigma = 0|greater than 0", model="{kernel: {sigma: 0}}"
     ),
+    "config: sigma far too small": config(
+        "model.kernel|sigma = 1e-200|too far", model="{kernel: {sigma: 1e-200}}"
+    ),
+    "config: sigma too small": config(
+        "model.kernel|sigma = 1e-160|too far", model="{kernel: {sigma: 1e-160}}"
+    ),
+    "config: sigma far too large": config(
+        "model.kernel|sigma = 1e+200|too far", model="{kernel: {sigma: 1e200}}"
+    ),
+    "config: gamma too large": config(
+        "model.kernel|gamma = 1e+99|too far", model="{kernel: {gamma: 1e99}}"
+    ),
+    "config: a sigma of the grid too small": Case(
+        "tune c.yaml",
+        {"c.yaml": bad.config(tune="{sigma: [1, 1e-200]}")},
+        ("c.yaml", "tune.sigma = 1e-200", "too far"),
+    ),
     "config: sigma and gamma": config(
         "model.kernel|not both", model="{kernel: {sigma: 1, gamma: 1}}"
     ),
