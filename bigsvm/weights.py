@@ -150,6 +150,9 @@ def _from_npy(path: Path) -> np.ndarray:
     except Exception as damage:  # numpy raises errors of many kinds at headers gone wrong
         reason = " ".join(str(damage).split())[:200]
         raise UserError(f"{path}: not a readable NumPy array ({reason})") from damage
+    if not isinstance(values, np.ndarray):  # an npz, whatever it is called
+        values.close()
+        raise UserError(f"{path}: holds several arrays (npz); save the weights alone (numpy.save)")
     if values.dtype.kind not in "fiub" or values.shape not in ((values.size,), (values.size, 1)):
         raise UserError(
             f"{path}: {values.dtype} of shape {values.shape}; weights are one number a row"
