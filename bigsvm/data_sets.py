@@ -109,7 +109,8 @@ def _check(store: Path, source: str, digests: Mapping[str, str], options: Prepar
         )
     wanted = _content(options)
     for key in sorted(recorded.keys() | wanted.keys()):
-        if recorded.get(key) != wanted.get(key):
+        # As text: a command line has nothing else to give (--label-column 0, --positive 1).
+        if str(recorded.get(key)) != str(wanted.get(key)):
             raise UserError(
                 f"{store}: was prepared with {key} = {recorded.get(key)!r}, and data.prepare asks "
                 f"for {wanted.get(key)!r}; remove it, or name another data.train"

@@ -275,9 +275,6 @@ def options_from(arguments: Namespace) -> PrepareOptions:
     }
     if "header" in given:
         given["header"] = {"auto": "auto", "yes": True, "no": False}[given["header"]]
-    for key in ("label_column", "weight_column"):
-        if given.get(key, "").removeprefix("-").isdigit():
-            given[key] = int(given[key])
     return checked_options(given)
 
 

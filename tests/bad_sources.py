@@ -46,6 +46,15 @@ CASES: dict[str, Case] = {
     ),
     "read: no such positive": read("no row|'z'", "n.csv", "1,2,a\n1,3,b\n", "--positive z"),
     "read: no such label column": read("'klass'|'class'", "n.csv", bad.CSV, "--label-column klass"),
+    "read: a superscript for the label column": read(
+        "'²'|'class'", "n.csv", bad.CSV, "--label-column ²"
+    ),
+    "read: a position of many digits": read(
+        "no column|'class'", "n.csv", bad.CSV, f"--label-column {'9' * 5000}"
+    ),
+    "read: a label column whose name is a number": read(
+        "", "n.csv", "2019,2020,y\n0,2,3\n1,4,5\n", "--label-column 2019"
+    ),
     "read: a weight below 0": read(
         "line 3|column 2 ('w')|-1 is no weight",
         "n.csv",

@@ -12,6 +12,7 @@ from trainings import wait_until
 from bigsvm.config import DataConfig
 from bigsvm.data_sets import located
 from bigsvm.errors import UserError
+from bigsvm.prepare import main
 from bigsvm.store import open_dataset
 
 OLD = "1,2,0\n3,4,1\n5,6,0\n"
@@ -82,6 +83,13 @@ def test_a_store_of_the_users_own_is_not_replaced(store: str) -> None:
     rewritten()
     with pytest.raises(UserError, match=rf"{store}: was made from 'mine.csv', .*changed.*remove"):
         rows(train=store)
+
+
+def test_a_store_made_by_the_command_line_is_the_same() -> None:
+    assert main(["mine.csv", "s.zarr", "--label-column", "2", "--positive", "1", "--quiet"]) == 0
+    options = {"label_column": 2, "positive": 1}
+    data = DataConfig.model_validate({"source": "mine.csv", "train": "s.zarr", "prepare": options})
+    assert located(data).train == "s.zarr"
 
 
 def test_a_store_of_the_users_own_stays_when_the_raw_file_is_gone() -> None:

@@ -232,7 +232,7 @@ def test_the_command(tmp_path: Path, table: tuple, capsys: pytest.CaptureFixture
     assert (record["scaling"], record["test_fraction"], record["label_column"]) == (
         "standard",
         0.1,
-        -1,
+        "-1",
     )
 
 

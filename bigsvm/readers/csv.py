@@ -8,7 +8,7 @@ import numpy as np
 
 from bigsvm.errors import UserError
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions
-from bigsvm.readers.columns import check_features, column_position
+from bigsvm.readers.columns import check_features, column_position, is_position
 from bigsvm.readers.decompress import line_blocks
 from bigsvm.readers.number import as_number
 from bigsvm.readers.table import explain_table, parse_table
@@ -63,11 +63,10 @@ class CsvReader:
             return options.header
         label = -1
         asked = options.label_column
-        if isinstance(asked, str) and asked in fields:
+        if isinstance(asked, str) and asked in fields and not is_position(asked, len(fields)):
             return True
-        by_name = isinstance(asked, str) and not asked.lstrip("-").isdigit()
-        if options.with_labels and not by_name:
-            label = column_position(self.path, options.label_column, None, len(fields))
+        if options.with_labels and (asked is None or is_position(asked)):
+            label = column_position(self.path, asked, None, len(fields))
         features = [field for k, field in enumerate(fields) if k != label]
         return any(features) and not any(_numeric(field) for field in features)
 
