@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.errors import UserError
+from bigsvm.labels import classes_from_json, classes_to_json
 from bigsvm.scaling import Scaling
 from bigsvm.sealed import InPieces, read_sealed, write_sealed
 
@@ -210,7 +211,7 @@ def write_model(model: Model, support_vectors: np.ndarray | InPieces, path: Path
     about = {
         "format": model.format,
         "kernel": dict(model.kernel),
-        "classes": list(model.classes),
+        **classes_to_json(model.classes),
         "scaling": model.scaling.to_json() if model.scaling else None,
         "about": dict(model.about),
         **({"intercept": model.intercept} if model.intercept else {}),
@@ -248,7 +249,7 @@ def _model_of(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Mod
     from bigsvm.kernels import NAMES, Kernel
 
     rows, coef = arrays["support_vectors"], arrays["dual_coef"]
-    classes = tuple(about["classes"])
+    classes = classes_from_json(about)
     many = about["format"] == MANY_CLASSES
     if (len(classes) > 2) != many or len(classes) < 2 or len(set(classes)) != len(classes):
         raise ValueError(f"its classes are {classes}")

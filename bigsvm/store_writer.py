@@ -16,7 +16,7 @@ from bigsvm.durable import publish_folder
 from bigsvm.errors import UserError
 from bigsvm.fingerprint import begin_fingerprint
 from bigsvm.hidden_folder import hidden_folder
-from bigsvm.labels import Classes, codes_of
+from bigsvm.labels import Classes, classes_to_json, codes_of
 from bigsvm.scaling import Scaling
 from bigsvm.store import WEIGHT, WEIGHT_DIGEST
 from bigsvm.store_labels import MANY_CLASSES, VERSION
@@ -45,7 +45,7 @@ class About:
         # Where there are two classes, stores are what they have been from the start.
         version = {VERSION: MANY_CLASSES} if len(self.classes) > 2 else {}
         return version | {
-            "classes": list(self.classes),
+            **classes_to_json(self.classes),
             "scaling": self.scaling.to_json() if self.scaling else None,
             "feature_names": self.feature_names,
             "source": self.source,
