@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 
 
@@ -48,9 +49,12 @@ def fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def sweep(directory: Path) -> None:
-    """Remove temporaries that a killed process left in `directory`, not those being written."""
-    for leftover in directory.glob(".*.*.tmp"):
+def sweep(directory: Path, name: str | None = None) -> None:
+    """Remove temporaries that a killed process left in `directory`, not those being written.
+
+    Those of all files, or of the one that was to be called `name`.
+    """
+    for leftover in directory.glob(f".{'*' if name is None else escape(name)}.*.tmp"):
         process = leftover.name.split(".")[-2]
         if not process.isdigit() or not leftover.is_file():
             continue  # somebody else's

@@ -9,7 +9,7 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from bigsvm.durable import publish_folder, written_whole
+from bigsvm.durable import publish_folder, sweep, written_whole
 from bigsvm.errors import UserError
 from bigsvm.hidden_folder import hidden_folder
 from bigsvm.labels import Classes
@@ -197,6 +197,7 @@ def open_predictions(path: Path, classes: Classes) -> Iterator[Writer]:
             writer.close()
             publish_folder(folder / path.name, path, aside=folder / "replaced")
         return
+    sweep(path.parent, path.name)  # a table cut off by kill -9 may be as large as the disk
     with written_whole(path) as temporary, temporary.open("wb") as file:
         writer = kind(file, classes)
         yield writer

@@ -2,6 +2,7 @@
 
 import csv
 import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -296,6 +297,17 @@ def test_an_output_is_kept_unless_told_otherwise(folder: Path, tmp_path: Path) -
     before = (folder / "raw.csv").read_bytes()
     refused(folder, folder / "raw.csv", folder / "raw.csv", "--overwrite")
     assert (folder / "raw.csv").read_bytes() == before
+
+
+def test_what_a_killed_one_left_is_removed(folder: Path, tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (tmp_path / f".out[1].csv.{dead.pid}.tmp").write_text("half")
+    others = [f".out2.csv.{dead.pid}.tmp", ".out[1].csv.1.tmp", ".out[1].csv.mine.tmp"]
+    for name in others:
+        (tmp_path / name).write_text("precious")
+    predict(folder, folder / "raw.csv", tmp_path / "out[1].csv")
+    assert {path.name for path in tmp_path.iterdir()} == {"out[1].csv", *others}
 
 
 def test_as_a_command(folder: Path, tmp_path: Path) -> None:
