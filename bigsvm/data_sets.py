@@ -57,11 +57,21 @@ def as_spec(value: str | ArraysConfig) -> Spec:
 
 def as_seen_from_anywhere(value: str | ArraysConfig) -> Spec:
     """The same for a process in another folder."""
-    spec = as_spec(value)
-    path = spec if isinstance(spec, str) else spec["path"]
-    if not is_address(path):
-        path = str(Path(path).absolute())
-    return path if isinstance(spec, str) else spec | {"path": path}
+    return as_spec(_absolute(value))
+
+
+def with_absolute_paths(data: DataConfig) -> DataConfig:
+    """The same section for a command that is started in another folder."""
+    places = {"train": data.train, "test": data.test}
+    return data.model_copy(
+        update={key: _absolute(place) for key, place in places.items() if place is not None}
+    )
+
+
+def _absolute(value: str | ArraysConfig) -> str | ArraysConfig:
+    if isinstance(value, ArraysConfig):
+        return value.model_copy(update={"path": _absolute(value.path)})
+    return value if is_address(value) else str(Path(value).absolute())
 
 
 def default_store(source: str, options: PrepareOptions, digests: Mapping[str, str]) -> Path:

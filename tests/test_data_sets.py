@@ -9,6 +9,7 @@ import pytest
 import small_run
 from trainings import wait_until
 
+from bigsvm import cli
 from bigsvm.config import DataConfig
 from bigsvm.data_sets import located
 from bigsvm.errors import UserError
@@ -117,3 +118,17 @@ def test_interrupted_while_it_is_prepared(here: Path, command: str, number: int)
     assert process.returncode == 128 + number
     assert "Traceback" not in said and "saving" not in said
     assert sorted(here.iterdir()) == before
+
+
+def test_a_run_knows_its_test_set_from_any_folder(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("mine.csv").write_text("".join(f"{k},{k % 3},{k % 2}\n" for k in range(40)))
+    assert main(["mine.csv", "s.zarr", "--test-rows", "10", "--quiet"]) == 0
+    data, model = "{train: s.zarr, test: {path: s.zarr/test}}", "{kernel: {sigma: 1}}"
+    Path("c.yaml").write_text(f"data: {data}\nmodel: {model}\n")
+    assert cli.main(["train", "c.yaml", "--run-dir", "run"]) == 0
+    (here / "other").mkdir()
+    monkeypatch.chdir(here / "other")
+    assert cli.main(["evaluate", "../run"]) == 0
+    assert cli.main(["train", "../run/config.yaml", "--run-dir", "../run"]) == 0
