@@ -81,6 +81,8 @@ class DataConfig(Section):
     def _something(self) -> "DataConfig":
         if self.source is None and self.train is None:
             raise ValueError("give `source` (a named data set or a file) or `train` (a store)")
+        if self.source is None and self.prepare != PrepareOptions():
+            raise ValueError("`prepare` is for a `source`; a store was prepared when it was made")
         if self.source is not None and isinstance(self.train, ArraysConfig):
             raise ValueError("with `source`, `train` is the path of the store to make")
         if self.source is not None and isinstance(self.train, str) and is_address(self.train):
@@ -88,6 +90,14 @@ class DataConfig(Section):
         for place in (self.train, self.test):
             refuse_credentials(place.path if isinstance(place, ArraysConfig) else place or "")
         return self
+
+
+_PARAMETERS = {
+    "rbf": ("sigma", "gamma"),
+    "laplacian": ("sigma", "gamma"),
+    "linear": (),
+    "poly": ("gamma", "coef0", "degree"),
+}
 
 
 class KernelConfig(Section):
@@ -105,8 +115,10 @@ class KernelConfig(Section):
             raise ValueError("give sigma or gamma, not both")
         if self.name in ("rbf", "laplacian") and self.sigma is None and self.gamma is None:
             raise ValueError(f"the {self.name} kernel needs sigma or gamma")
-        if self.name in ("linear", "poly") and self.sigma is not None:
-            raise ValueError(f"the {self.name} kernel has no sigma")
+        for key in ("sigma", "gamma", "coef0", "degree"):
+            changed = getattr(self, key) != type(self).model_fields[key].default
+            if changed and key not in _PARAMETERS[self.name]:
+                raise ValueError(f"the {self.name} kernel has no {key}; leave it out")
         if self.sigma is not None:
             check_sigma(self.name, self.sigma)
         elif not _fits_float32(self.rate):

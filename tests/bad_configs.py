@@ -66,6 +66,23 @@ CASES: dict[str, Case] = {
     "config: degree 0": config(
         "model.kernel.degree = 0|greater", model="{kernel: {name: poly, degree: 0}}"
     ),
+    "config: gamma of a linear kernel": config(
+        "model.kernel: the linear kernel has no gamma", model="{kernel: {name: linear, gamma: 2}}"
+    ),
+    "config: coef0 of a linear kernel": config(
+        "model.kernel: the linear kernel has no coef0", model="{kernel: {name: linear, coef0: 2}}"
+    ),
+    "config: degree of an rbf kernel": config(
+        "model.kernel: the rbf kernel has no degree", model="{kernel: {sigma: 1, degree: 2}}"
+    ),
+    "config: prepare without a source": config(
+        "data: `prepare` is for a `source`",
+        data="{train: good.zarr, prepare: {scaling: standard}}",
+    ),
+    "config: an empty prepare without a source": Case(
+        "train c.yaml --run-dir r",
+        {"c.yaml": bad.config(data="{train: good.zarr, prepare: {}}")},
+    ),
     "config: no algorithm": config(
         "model.algorithm = 'smo'|'mfw'", model="{algorithm: smo, kernel: {gamma: 1}}"
     ),
