@@ -12,6 +12,7 @@ from bigsvm.solvers import HOT_SET
 from bigsvm.tune_options import TuneOptions
 from bigsvm.yaml_dialect import to_yaml
 
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)"
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -19,7 +20,7 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 def _size(value: Any) -> Any:
     if isinstance(value, str):
-        match = re.fullmatch(r"\s*([\d.]+)\s*([kmgtKMGT]?[iI]?[bB]?)\s*", value)
+        match = re.fullmatch(rf"\s*({_NUMBER})\s*([kmgtKMGT]?[iI]?[bB]?)\s*", value)
         if not match or match[2].upper() not in _SIZES:
             raise ValueError("a size is a number of bytes or like 512MiB, 2GiB, 800MB")
         size = float(match[1]) * _SIZES[match[2].upper()]
@@ -34,8 +35,8 @@ def _duration(value: Any) -> Any:
         if re.fullmatch(r"(\d+:)?\d+:\d\d", value):
             parts = [float(part) for part in reversed(value.split(":"))]
             return sum(float(part) * 60**power for power, part in enumerate(parts))
-        units = re.findall(r"([\d.]+)\s*([smhd])", value)
-        if not units or re.sub(r"[\d.]+\s*[smhd]|\s", "", value):
+        units = re.findall(rf"({_NUMBER})\s*([smhd])", value)
+        if not units or re.sub(rf"{_NUMBER}\s*[smhd]|\s", "", value):
             raise ValueError("a time is a number of seconds or like 90s, 2h30m, 01:30:00")
         return sum(float(number) * _SECONDS[unit] for number, unit in units)
     return value

@@ -202,7 +202,8 @@ def check_features(model: Trained, features: int, where: str, advice: str = "") 
     """Refuse rows that have not as many features as the model."""
     if features != model.n_features:
         raise UserError(
-            f"{where}: has {features} features where the model has {model.n_features}{advice}"
+            f"{where}: has {features} features where the model has {model.n_features}"
+            + (advice or "; give it the columns of its training data, and no others")
         )
 
 

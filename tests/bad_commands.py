@@ -47,7 +47,7 @@ CASES: dict[str, Case] = {
     "predict: other number of features": Case(
         "predict run/model.safetensors n.csv o.csv",
         {"n.csv": "1,2,3,4,yes\n"},
-        ("n.csv", "4 features", "has 2"),
+        ("n.csv", "4 features", "has 2", "training data"),
     ),
     "predict: labels taken for a feature": Case(
         "predict run/model.safetensors n.csv o.csv",

@@ -97,10 +97,16 @@ CASES: dict[str, Case] = {
     "config: memory in words": config(
         "solver.memory_limit = 'lots'|512MiB", solver="{memory_limit: lots}"
     ),
+    "config: memory with two points": config(
+        "solver.memory_limit = '1.2.3GB'|512MiB", solver="{memory_limit: 1.2.3GB}"
+    ),
+    "config: time with two points": config(
+        "solver.time_limit = '1.2.3s'|2h30m", solver="{time_limit: 1.2.3s}"
+    ),
     "config: too little memory": Case(
         "train c.yaml",
         {"c.yaml": bad.config(solver="{memory_limit: 1MiB}")},
-        ("solver.memory_limit = 1 MiB", "at least"),
+        ("solver.memory_limit = 1 MiB", "at least", "interpreter", " 1 MiB two kernel columns"),
     ),
     "config: no threads": config("solver.threads = 0", solver="{threads: 0}"),
     "config: seed below 0": config("solver.seed = -1", solver="{seed: -1}"),

@@ -22,6 +22,12 @@ CASES: dict[str, Case] = {
     "read: beyond float64": read("line 2, column 1|too large", "n.csv", "1,2,0\n1e999,2,1\n"),
     "read: beyond float32": read("line 2, feature 1|--scaling", "n.csv", "1,2,0\n1e99,2,1\n"),
     "read: a word": read("line 2, column 2|'two'|not a number", "n.csv", "1,2,0\n1,two,1\n"),
+    "read: the labels elsewhere": read(
+        "line 2, column 3 ('class')|'no' is not a number|--label-column",
+        "n.csv",
+        bad.CSV,
+        "--label-column a",
+    ),
     "read: a hole": read("line 2, column 2|missing", "n.csv", "1,2,0\n1,,1\n"),
     "read: ragged, short": read("line 3|2 fields|3 are", "n.csv", "1,2,0\n1,2,1\n1,0\n"),
     "read: ragged, long": read("line 2|more than the 3", "n.csv", "1,2,0\n1,2,1,7\n"),

@@ -73,7 +73,7 @@ def text_batches(
                 *(unsure, unsure_at),
             )
             if state[PROBLEM]:
-                raise _mistake(path, text, state, place, explain)
+                raise _mistake(path, text, state, place, explain, label_column)
             rows, doubtful = int(state[ROWS]), int(state[UNSURE_COUNT])
             if doubtful:
                 values = convert(text, unsure[:doubtful])
@@ -93,7 +93,12 @@ def text_batches(
 
 
 def _mistake(
-    path: Path, text: np.ndarray, state: np.ndarray, place: Callable[[int], str], explain: Explain
+    path: Path,
+    text: np.ndarray,
+    state: np.ndarray,
+    place: Callable[[int], str],
+    explain: Explain,
+    label_column: int,
 ) -> UserError:
     token = text[state[START] : state[STOP]].tobytes()
     column = int(state[COLUMN])
@@ -108,6 +113,8 @@ def _mistake(
         reason = f"{shown(token)} is not finite; remove or replace such values"
     else:
         reason = f"{shown(token)} is not a number"
+        if label_column != NO_LABEL_COLUMN:
+            reason += "; is this the column of labels? --label-column names it"
     return UserError(f"{where}, {place(column)}: {reason}")
 
 
