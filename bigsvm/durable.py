@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
 
+REPLACED = "replaced"
+
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
@@ -27,16 +29,23 @@ def written_whole(path: Path) -> Iterator[Path]:
         raise
 
 
-def publish_folder(folder: Path, path: Path, aside: Path) -> None:
+def publish_folder(folder: Path, path: Path) -> None:
     """Give a finished folder (or file) its name: the data reaches the disk before the name does.
 
-    A folder cannot be replaced in one step, so that an old one goes to `aside` first.
+    A folder cannot be replaced in one step, so that an old one goes aside first, to REPLACED beside
+    the new one; `hidden_folder` brings it back where that was all.
     """
     for written in (folder, *folder.rglob("*")):
         fsync(written)
-    if path.is_dir():
-        path.rename(aside)
-    folder.replace(path)
+    aside = folder.with_name(REPLACED)
+    try:
+        if path.is_dir():
+            path.rename(aside)
+        folder.replace(path)
+    except BaseException:
+        if aside.exists() and not path.exists():
+            aside.rename(path)
+        raise
     fsync(path.parent)
 
 

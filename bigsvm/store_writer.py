@@ -15,7 +15,7 @@ import numpy as np
 from bigsvm.durable import publish_folder
 from bigsvm.errors import UserError
 from bigsvm.fingerprint import begin_fingerprint
-from bigsvm.hidden_folder import hidden_folder
+from bigsvm.hidden_folder import UNFINISHED, bring_back_replaced, hidden_folder
 from bigsvm.labels import Classes, classes_to_json, codes_of
 from bigsvm.scaling import Scaling
 from bigsvm.store import WEIGHT, WEIGHT_DIGEST
@@ -102,7 +102,7 @@ class StoreWriter:
         self._parts: dict[str, _Part] = {}
 
     def __enter__(self) -> StoreWriter:
-        self._folder = self._cleanup.enter_context(hidden_folder(self.path, "partial"))
+        self._folder = self._cleanup.enter_context(hidden_folder(self.path, UNFINISHED))
         self._unfinished = self._folder / self.path.name
         try:
             self._create()
@@ -191,7 +191,7 @@ class StoreWriter:
     def _publish(self) -> None:
         if self.path.exists() and not self._overwrite:
             raise UserError(f"{self.path}: another process has made it in the meantime")
-        publish_folder(self._unfinished, self.path, aside=self._folder / "replaced")
+        publish_folder(self._unfinished, self.path)
 
 
 class _Part:
@@ -259,6 +259,7 @@ def check_target(path: Path, compression: str | None, overwrite: bool) -> bool:
         raise UserError(f"{path}: HDF5 has no zstd; leave out the compression or write a .zarr")
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; create it first")
+    bring_back_replaced(path)
     if path.exists():
         if not overwrite:
             raise UserError(f"{path}: exists already; --overwrite replaces it")
