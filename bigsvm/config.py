@@ -12,6 +12,7 @@ from bigsvm.solvers import HOT_SET
 from bigsvm.tune_options import TuneOptions
 from bigsvm.yaml_dialect import to_yaml
 
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)"
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -19,7 +20,7 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 def _size(value: Any) -> Any:
     if isinstance(value, str):
-        match = re.fullmatch(r"\s*([\d.]+)\s*([kmgtKMGT]?[iI]?[bB]?)\s*", value)
+        match = re.fullmatch(rf"\s*({_NUMBER})\s*([kmgtKMGT]?[iI]?[bB]?)\s*", value)
         if not match or match[2].upper() not in _SIZES:
             raise ValueError("a size is a number of bytes or like 512MiB, 2GiB, 800MB")
         size = float(match[1]) * _SIZES[match[2].upper()]
@@ -34,8 +35,8 @@ def _duration(value: Any) -> Any:
         if re.fullmatch(r"(\d+:)?\d+:\d\d", value):
             parts = [float(part) for part in reversed(value.split(":"))]
             return sum(float(part) * 60**power for power, part in enumerate(parts))
-        units = re.findall(r"([\d.]+)\s*([smhd])", value)
-        if not units or re.sub(r"[\d.]+\s*[smhd]|\s", "", value):
+        units = re.findall(rf"({_NUMBER})\s*([smhd])", value)
+        if not units or re.sub(rf"{_NUMBER}\s*[smhd]|\s", "", value):
             raise ValueError("a time is a number of seconds or like 90s, 2h30m, 01:30:00")
         return sum(float(number) * _SECONDS[unit] for number, unit in units)
     return value
@@ -81,6 +82,8 @@ class DataConfig(Section):
     def _something(self) -> "DataConfig":
         if self.source is None and self.train is None:
             raise ValueError("give `source` (a named data set or a file) or `train` (a store)")
+        if self.source is None and self.prepare != PrepareOptions():
+            raise ValueError("`prepare` is for a `source`; a store was prepared when it was made")
         if self.source is not None and isinstance(self.train, ArraysConfig):
             raise ValueError("with `source`, `train` is the path of the store to make")
         if self.source is not None and isinstance(self.train, str) and is_address(self.train):
@@ -88,6 +91,14 @@ class DataConfig(Section):
         for place in (self.train, self.test):
             refuse_credentials(place.path if isinstance(place, ArraysConfig) else place or "")
         return self
+
+
+_PARAMETERS = {
+    "rbf": ("sigma", "gamma"),
+    "laplacian": ("sigma", "gamma"),
+    "linear": (),
+    "poly": ("gamma", "coef0", "degree"),
+}
 
 
 class KernelConfig(Section):
@@ -105,8 +116,14 @@ class KernelConfig(Section):
             raise ValueError("give sigma or gamma, not both")
         if self.name in ("rbf", "laplacian") and self.sigma is None and self.gamma is None:
             raise ValueError(f"the {self.name} kernel needs sigma or gamma")
-        if self.name in ("linear", "poly") and self.sigma is not None:
-            raise ValueError(f"the {self.name} kernel has no sigma")
+        for key in ("sigma", "gamma", "coef0", "degree"):
+            changed = getattr(self, key) != type(self).model_fields[key].default
+            if changed and key not in _PARAMETERS[self.name]:
+                raise ValueError(f"the {self.name} kernel has no {key}; leave it out")
+        if self.sigma is not None:
+            check_sigma(self.name, self.sigma)
+        elif not _fits_float32(self.rate):
+            raise ValueError(f"gamma = {self.rate:g} is too far from 1 to compute with")
         return self
 
     @property
@@ -114,7 +131,26 @@ class KernelConfig(Section):
         """gamma, whichever way it was given."""
         if self.sigma is None:
             return 1.0 if self.gamma is None else self.gamma
-        return 1 / self.sigma if self.name == "laplacian" else 1 / (2 * self.sigma**2)
+        return _rate_of(self.name, self.sigma)
+
+
+def _rate_of(name: str, sigma: float) -> float:
+    return 1 / sigma if name == "laplacian" else 1 / (2 * sigma**2)
+
+
+def _fits_float32(rate: float) -> bool:
+    """Whether kernel values can be computed with it; beyond, they would all be 0, 1 or nan."""
+    return 1e-37 <= rate <= 1e37
+
+
+def check_sigma(name: str, sigma: float) -> None:
+    """Refuse a width so small, or so large, that its gamma is no number to compute with."""
+    try:
+        fits = _fits_float32(_rate_of(name, sigma))
+    except (ZeroDivisionError, OverflowError):
+        fits = False
+    if not fits:
+        raise ValueError(f"sigma = {sigma:g} is too far from 1 to compute with")
 
 
 def normalized_C(C: float, rows: int, features: int) -> float:
@@ -254,6 +290,16 @@ class Config(Section):
     run: RunConfig = RunConfig()
     cluster: ClusterConfig = ClusterConfig()
     tune: TuneOptions | None = None
+
+    @model_validator(mode="after")
+    def _widths(self) -> "Config":
+        if self.tune is not None and self.model.kernel.name in ("rbf", "laplacian"):
+            for sigma in self.tune.sigma or []:
+                try:
+                    check_sigma(self.model.kernel.name, sigma)
+                except ValueError as mistake:
+                    raise ValueError(f"tune.{mistake}") from mistake
+        return self
 
     def to_yaml(self) -> str:
         """The config as YAML, defaults included; loading it gives the same config."""

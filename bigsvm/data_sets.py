@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,31 @@ _LAYOUT = {"chunk_rows", "compression"}
 def located(data: DataConfig, progress: Progress = silent) -> DataConfig:
     """The same section with `train` and `test` filled in, and the store of `source` made.
 
-    A store that was made before is taken as it is, if it was made with the same options.
+    A store that was made before is taken as it is, if it was made with the same options from files
+    of the same content.
     """
     if data.source is None:
         return data
     assert not isinstance(data.train, ArraysConfig)
-    store = Path(data.train) if data.train else default_store(data.source, data.prepare)
-    _make_or_check(data.source, store, data.prepare, progress)
+    from bigsvm.prepare import prepare
+    from bigsvm.prepare_inputs import check_source, with_source_defaults
+    from bigsvm.source_files import digests_of, files_of, files_there
+
+    source = data.source
+    if not data.train or not Path(data.train).exists():
+        check_source(source)
+    options = with_source_defaults(source, data.prepare)
+    if data.train:
+        store = Path(data.train)
+        digests = digests_of(files_there(source), progress) if store.exists() else {}
+    else:
+        digests = digests_of(files_of(source, progress), progress)
+        store = default_store(source, options, digests)
+    if store.exists():
+        _check(store, source, digests, options)
+    else:
+        store.parent.mkdir(parents=True, exist_ok=True)
+        prepare(source, store, data.prepare, progress=progress)
     test = data.test or (str(store / "test") if has_test(store) else None)
     return data.model_copy(update={"train": str(store), "test": test})
 
@@ -38,18 +57,32 @@ def as_spec(value: str | ArraysConfig) -> Spec:
 
 def as_seen_from_anywhere(value: str | ArraysConfig) -> Spec:
     """The same for a process in another folder."""
-    spec = as_spec(value)
-    path = spec if isinstance(spec, str) else spec["path"]
-    if not is_address(path):
-        path = str(Path(path).absolute())
-    return path if isinstance(spec, str) else spec | {"path": path}
+    return as_spec(_absolute(value))
 
 
-def default_store(source: str, options: PrepareOptions) -> Path:
-    """Where the store of a source goes unless the user says; each content has its own place."""
+def with_absolute_paths(data: DataConfig) -> DataConfig:
+    """The same section for a command that is started in another folder."""
+    places = {"train": data.train, "test": data.test}
+    return data.model_copy(
+        update={key: _absolute(place) for key, place in places.items() if place is not None}
+    )
+
+
+def _absolute(value: str | ArraysConfig) -> str | ArraysConfig:
+    if isinstance(value, ArraysConfig):
+        return value.model_copy(update={"path": _absolute(value.path)})
+    return value if is_address(value) else str(Path(value).absolute())
+
+
+def default_store(source: str, options: PrepareOptions, digests: Mapping[str, str]) -> Path:
+    """Where the store of a source goes unless the user says; each content has its own place.
+
+    `digests` are those of its files: the same name may stand for other data tomorrow.
+    """
     from bigsvm.sources import cache_folder
 
-    content = json.dumps([source, _content(options)], sort_keys=True)
+    # The name of a file may tell its format.
+    content = json.dumps([Path(source).name, digests, _content(options)], sort_keys=True)
     tag = hashlib.sha256(content.encode()).hexdigest()[:10]
     return cache_folder() / "stores" / f"{Path(source).stem}-{tag}.zarr"
 
@@ -69,25 +102,25 @@ def has_test(store: Path) -> bool:
         place.close()
 
 
-def _make_or_check(source: str, store: Path, options: PrepareOptions, progress: Progress) -> None:
-    from bigsvm.prepare import prepare
-    from bigsvm.prepare_inputs import with_source_defaults
+def _check(store: Path, source: str, digests: Mapping[str, str], options: PrepareOptions) -> None:
+    """Refuse a store that was not made of this source, as its files are now, in this way."""
     from bigsvm.store import open_dataset
 
-    if not store.exists():
-        store.parent.mkdir(parents=True, exist_ok=True)
-        prepare(source, store, options, progress=progress)
-        return
     with open_dataset(store, with_labels=False) as made:
         recorded = {k: v for k, v in (made.prepare_options or {}).items() if k not in _LAYOUT}
-        if made.source != source:
-            raise UserError(
-                f"{store}: was made from {made.source!r}, not from {source!r}; remove it, or name "
-                "another data.train"
-            )
-    wanted = _content(with_source_defaults(source, options))
+        origin, files = made.source, made.files
+    # The files may be gone, and an old store does not tell what they were.
+    same = digests.items() <= files.items() if digests and files else origin == source
+    if not same:
+        was = f"{origin!r}, which has changed since" if origin == source else repr(origin)
+        raise UserError(
+            f"{store}: was made from {was}, not from {source!r} as it is now; remove it, name "
+            "another data.train, or leave out data.source to train on the store as it is"
+        )
+    wanted = _content(options)
     for key in sorted(recorded.keys() | wanted.keys()):
-        if recorded.get(key) != wanted.get(key):
+        # As text: a command line has nothing else to give (--label-column 0, --positive 1).
+        if str(recorded.get(key)) != str(wanted.get(key)):
             raise UserError(
                 f"{store}: was prepared with {key} = {recorded.get(key)!r}, and data.prepare asks "
                 f"for {wanted.get(key)!r}; remove it, or name another data.train"

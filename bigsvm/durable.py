@@ -3,7 +3,10 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
+
+REPLACED = "replaced"
 
 
 @contextmanager
@@ -26,16 +29,23 @@ def written_whole(path: Path) -> Iterator[Path]:
         raise
 
 
-def publish_folder(folder: Path, path: Path, aside: Path) -> None:
+def publish_folder(folder: Path, path: Path) -> None:
     """Give a finished folder (or file) its name: the data reaches the disk before the name does.
 
-    A folder cannot be replaced in one step, so that an old one goes to `aside` first.
+    A folder cannot be replaced in one step, so that an old one goes aside first, to REPLACED beside
+    the new one; `hidden_folder` brings it back where that was all.
     """
     for written in (folder, *folder.rglob("*")):
         fsync(written)
-    if path.is_dir():
-        path.rename(aside)
-    folder.replace(path)
+    aside = folder.with_name(REPLACED)
+    try:
+        if path.is_dir():
+            path.rename(aside)
+        folder.replace(path)
+    except BaseException:
+        if aside.exists() and not path.exists():
+            aside.rename(path)
+        raise
     fsync(path.parent)
 
 
@@ -48,9 +58,12 @@ def fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def sweep(directory: Path) -> None:
-    """Remove temporaries that a killed process left in `directory`, not those being written."""
-    for leftover in directory.glob(".*.*.tmp"):
+def sweep(directory: Path, name: str | None = None) -> None:
+    """Remove temporaries that a killed process left in `directory`, not those being written.
+
+    Those of all files, or of the one that was to be called `name`.
+    """
+    for leftover in directory.glob(f".{'*' if name is None else escape(name)}.*.tmp"):
         process = leftover.name.split(".")[-2]
         if not process.isdigit() or not leftover.is_file():
             continue  # somebody else's

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bigsvm.durable import REPLACED
 from bigsvm.errors import UserError
+
+UNFINISHED = "partial"  # the purpose of the folder that something whole comes from
 
 
 @contextmanager
@@ -24,6 +27,13 @@ def hidden_folder(beside: Path, purpose: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(descriptor)
+
+
+def bring_back_replaced(path: Path) -> None:
+    """Give its name back to what was being replaced when the process, or the power, went."""
+    if not path.exists() and (path.with_name(f".{path.name}.{UNFINISHED}") / REPLACED).exists():
+        with hidden_folder(path, UNFINISHED):
+            pass  # finding the leftovers of another is what brings it back
 
 
 def _create_locked(folder: Path, beside: Path) -> int:
@@ -51,6 +61,8 @@ def _create_locked(folder: Path, beside: Path) -> int:
         if fresh and _is_still(folder, descriptor):
             return descriptor
         if _is_still(folder, descriptor):
+            if (folder / REPLACED).exists() and not beside.exists():
+                (folder / REPLACED).rename(beside)  # the power went between two names
             shutil.rmtree(folder, ignore_errors=True)
         os.close(descriptor)
 

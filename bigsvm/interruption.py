@@ -15,6 +15,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self.signal: int | None = None
+        self._nothing_to_save = False
         self._on_terminal = [number for number in (1, 2) if os.isatty(number)]
 
     @contextmanager
@@ -30,6 +31,17 @@ class Interruption:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    @contextmanager
+    def leaving_at_once(self) -> Iterator[None]:
+        """Inside the block there is nothing to save yet: the first signal unwinds and ends."""
+        if self.signal is not None:
+            raise SystemExit(128 + self.signal)
+        self._nothing_to_save = True
+        try:
+            yield
+        finally:
+            self._nothing_to_save = False
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:  # the terminal is gone: what is still said must find a place
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -38,6 +50,9 @@ class Interruption:
         elif self.signal is not None:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
+        if self._nothing_to_save and self.signal is None:
+            self.signal = number
+            raise SystemExit(128 + number)
         self.signal = self.signal or number
         # Not print: it may be at work just now. And the reader may be gone (`2>&1 | tee log`).
         with suppress(OSError):

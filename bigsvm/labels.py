@@ -3,7 +3,7 @@
 Of two classes the codes are -1 and +1; of more they are 0, 1, 2, ...
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,21 @@ Label = str | int | float
 Classes = tuple[Label, ...]  # the original labels, in the order of their codes
 
 REST = "rest"  # stands for -1 when one label is set against several others
+# What a store or model of two classes says where the first is really called so.
+REST_IS_A_LABEL = "rest_is_a_label"
 MOST_VALUES = 1000  # more different labels than this can only be a wrong column
+
+
+class RealRest(str):
+    """The label of rows that are really called "rest", and stand for no others."""
 
 
 def plain(value: Any) -> Label:
     """A label as Python and JSON know it: text, or an int where the number is whole."""
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
+        value = value.decode("utf-8", "replace")
     if isinstance(value, str):
-        return str(value)
+        return RealRest(value) if value == REST else str(value)
     number = float(value)
     return int(number) if number.is_integer() else number
 
@@ -57,6 +63,11 @@ def choose_classes(
         if not chosen:
             raise UserError(f"{where}: no row has the positive label {positive!r}; {seen(values)}")
         others = [value for value in values if value != chosen[0]]
+        if len(others) > 1 and chosen[0] == REST:
+            raise UserError(
+                f"{where}: the positive label {REST!r} is what all others together are called; "
+                "rename it"
+            )
         if others:
             return (others[0] if len(others) == 1 else REST), chosen[0]
     if len(values) < 2:
@@ -65,6 +76,23 @@ def choose_classes(
     if len(values) > MOST_VALUES or few_rows:
         raise too_many(values, where, rows)
     return tuple(in_order(values))
+
+
+def has_rest(classes: Classes) -> bool:
+    """Whether the first of two classes stands for all labels but the second."""
+    return len(classes) == 2 and classes[0] == REST and not isinstance(classes[0], RealRest)
+
+
+def classes_to_json(classes: Classes) -> dict[str, Any]:
+    """As a store or model keeps them; only a real "rest" needs a word more."""
+    real = len(classes) == 2 and isinstance(classes[0], RealRest)
+    return {"classes": list(classes)} | ({REST_IS_A_LABEL: True} if real else {})
+
+
+def classes_from_json(about: Mapping[str, Any]) -> Classes:
+    """The classes that a store or model has kept."""
+    classes = tuple(about["classes"])
+    return (RealRest(REST), *classes[1:]) if about.get(REST_IS_A_LABEL) is True else classes
 
 
 def codes_of(classes: Classes) -> np.ndarray:
@@ -99,7 +127,7 @@ def place_of(label: Label, classes: Classes, where: str) -> int:
     for place in reversed(range(len(classes))):
         if same(label, classes[place]):
             return place
-    if classes[0] == REST and len(classes) == 2:
+    if has_rest(classes):
         return 0
     if len(classes) == 2:
         raise UserError(f"{where}: label {label!r} is neither {classes[0]!r} nor {classes[1]!r}")

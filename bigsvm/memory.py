@@ -70,8 +70,10 @@ def plan_memory(
         needed = limit - available + least
         raise UserError(
             f"{name} = {limit / 2**20:.0f} MiB is too small for {dataset.path}: at least "
-            f"{needed / 2**20 * 1.05:.0f}MiB are needed ({'interpreter, ' if held else ''}chunks "
-            f"of {chunk / 2**20:.0f} MiB, two kernel columns or a hot set)"
+            f"{needed / 2**20 * 1.05:.0f}MiB are needed ("
+            + (f"{held / 2**20:.0f} MiB hold the interpreter and its libraries, " if held else "")
+            + f"{-(-on_the_way // 2**20)} MiB rows on their way, {-(-least // 2**20)} MiB "
+            + ("a hot set)" if hot else "two kernel columns)")
         )
     resident = min(whole, available // 2, available - least)
     return MemoryPlan(resident, available - resident)

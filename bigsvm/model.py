@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.errors import UserError
+from bigsvm.labels import classes_from_json, classes_to_json
 from bigsvm.scaling import Scaling
 from bigsvm.sealed import InPieces, read_sealed, write_sealed
 
@@ -72,6 +73,14 @@ class Model:
     def n_features(self) -> int:
         """Number of features of a row."""
         return int(self.support_vectors.shape[1])
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """What the training data called its features, where it did."""
+        names = self.about.get("feature_names")
+        if not isinstance(names, list) or len(names) != self.n_features:
+            return None
+        return [str(name) for name in names]
 
     def decision_function(
         self, X: np.ndarray, *, scaled: bool = False, precise: bool = False
@@ -206,7 +215,7 @@ def write_model(model: Model, support_vectors: np.ndarray | InPieces, path: Path
     about = {
         "format": model.format,
         "kernel": dict(model.kernel),
-        "classes": list(model.classes),
+        **classes_to_json(model.classes),
         "scaling": model.scaling.to_json() if model.scaling else None,
         "about": dict(model.about),
         **({"intercept": model.intercept} if model.intercept else {}),
@@ -244,7 +253,7 @@ def _model_of(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Mod
     from bigsvm.kernels import NAMES, Kernel
 
     rows, coef = arrays["support_vectors"], arrays["dual_coef"]
-    classes = tuple(about["classes"])
+    classes = classes_from_json(about)
     many = about["format"] == MANY_CLASSES
     if (len(classes) > 2) != many or len(classes) < 2 or len(set(classes)) != len(classes):
         raise ValueError(f"its classes are {classes}")

@@ -80,7 +80,7 @@ def _open_store(
     with_labels: bool,
     stack: ExitStack,
 ) -> Source:
-    from bigsvm.scoring import check_features, effective, other_scaling, pieces_of
+    from bigsvm.scoring import check_features_of, effective, other_scaling, pieces_of
     from bigsvm.store import open_dataset
     from bigsvm.store_place import damage_named, open_place
 
@@ -98,7 +98,7 @@ def _open_store(
             spec, part, classes=model.classes if with_labels else None, with_labels=with_labels
         )
     )
-    check_features(model, dataset.d, dataset.path)
+    check_features_of(dataset, model)
     ours, theirs = effective(model.scaling), effective(dataset.scaling)
     if theirs is not None and theirs != ours:
         raise other_scaling(model, dataset)
@@ -108,6 +108,7 @@ def _open_store(
 
 def _open_file(path: Path, options: ReadOptions, model: "Model") -> Source:
     from bigsvm.readers import open_reader
+    from bigsvm.readers.named_columns import with_features_of
     from bigsvm.readers.recognise import recognise
     from bigsvm.scoring import check_features
 
@@ -121,6 +122,7 @@ def _open_file(path: Path, options: ReadOptions, model: "Model") -> Source:
     if reader.d == model.n_features + 1 and not options.with_labels:
         advice = " (is one column the labels? then leave out --no-labels)"
     check_features(model, reader.d, str(path), advice)
+    reader = with_features_of(reader, model.feature_names, str(path), "the model")
     rows: int | None = getattr(reader, "n", None)  # text does not say it beforehand
     return Source(str(path), rows, _pieces_of_file(path, reader, options, model), raw=True)
 

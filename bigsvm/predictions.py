@@ -9,9 +9,9 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from bigsvm.durable import publish_folder, written_whole
+from bigsvm.durable import publish_folder, sweep, written_whole
 from bigsvm.errors import UserError
-from bigsvm.hidden_folder import hidden_folder
+from bigsvm.hidden_folder import UNFINISHED, bring_back_replaced, hidden_folder
 from bigsvm.labels import Classes
 
 ROW_GROUP = 2**20  # decision values: Parquet and Zarr in small pieces are slow to read
@@ -177,6 +177,7 @@ def check_output(path: Path, overwrite: bool) -> None:
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; create it first")
     zarr = path.suffix.lower() == ".zarr"
+    bring_back_replaced(path)
     if path.is_dir() and not (zarr and (path / "zarr.json").exists()):
         raise UserError(f"{path}: is a folder; choose another name")
     if path.is_file() and zarr:
@@ -191,12 +192,13 @@ def open_predictions(path: Path, classes: Classes) -> Iterator[Writer]:
     writer: Writer
     kind = KINDS[path.suffix.lower()]
     if kind is ZarrPredictions:
-        with hidden_folder(path, "partial") as folder:
+        with hidden_folder(path, UNFINISHED) as folder:
             writer = ZarrPredictions(folder / path.name, classes)
             yield writer
             writer.close()
-            publish_folder(folder / path.name, path, aside=folder / "replaced")
+            publish_folder(folder / path.name, path)
         return
+    sweep(path.parent, path.name)  # a table cut off by kill -9 may be as large as the disk
     with written_whole(path) as temporary, temporary.open("wb") as file:
         writer = kind(file, classes)
         yield writer

@@ -24,6 +24,7 @@ from bigsvm.prepare_options import PrepareOptions, checked_options
 from bigsvm.progress import Progress, shown_progress, silent
 from bigsvm.readers import FORMATS
 from bigsvm.scaling import KINDS, Scaling, ScalingFit
+from bigsvm.source_files import digests_of, files_of
 from bigsvm.sources import SOURCES
 from bigsvm.spill import Spill
 from bigsvm.store import WEIGHT
@@ -100,7 +101,12 @@ def prepare(
     check_target(store, options.compression, overwrite)
     with full_disk_explained(store), ExitStack() as stack:
         folder = stack.enter_context(hidden_folder(store, "spill"))
-        inputs = open_inputs(source, options, test_file, progress)
+        files = files_of(source, progress)
+        if test_file is not None:
+            files["test"] = Path(test_file)
+        inputs = open_inputs(source, options, files)
+        # Before they are read: rewritten meanwhile, they must not pass for what was read.
+        digests = digests_of(files, progress)
         weighted = options.weight_column is not None
         spills = {}
         for part, data in inputs.items():
@@ -115,6 +121,7 @@ def prepare(
             scaling=scaling,
             feature_names=inputs["train"].reader.feature_names,
             source=str(source),
+            files=digests,
             prepare=options.model_dump(mode="json", exclude_none=True),
         )
         with StoreWriter(
@@ -146,7 +153,7 @@ def parse(data: Input, spill: Spill, options: PrepareOptions, progress: Progress
             if too_large.any():
                 row, column = np.argwhere(too_large)[0]
                 raise UserError(
-                    f"{data.name}: row {batch.first_row + row}, feature {column + 1}: "
+                    f"{data.name}, {batch.place(row)}, feature {column + 1}: "
                     f"{batch.x[row, column]:g} does not fit into float32; use --scaling or --clip"
                 )
         spill.append(batch, drop, data.name)
@@ -268,9 +275,6 @@ def options_from(arguments: Namespace) -> PrepareOptions:
     }
     if "header" in given:
         given["header"] = {"auto": "auto", "yes": True, "no": False}[given["header"]]
-    for key in ("label_column", "weight_column"):
-        if given.get(key, "").removeprefix("-").isdigit():
-            given[key] = int(given[key])
     return checked_options(given)
 
 

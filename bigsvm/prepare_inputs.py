@@ -1,16 +1,17 @@
 """What `prepare` reads: a named source, made-up data, or files."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bigsvm.errors import UserError
 from bigsvm.prepare_options import PrepareOptions
-from bigsvm.progress import Progress
 from bigsvm.readers import Reader, open_reader
-from bigsvm.sources import SOURCES, locate
+from bigsvm.readers.named_columns import with_features_of
+from bigsvm.source_files import SYNTHETIC
+from bigsvm.sources import SOURCES
 from bigsvm.synthetic import synthetic_reader
 
-SYNTHETIC = "synthetic"
 SYNTHETIC_SIZE = (100_000, 20, 0.1)  # rows, features, noise
 
 
@@ -54,29 +55,19 @@ def check_source(source: str | Path) -> None:
 
 
 def open_inputs(
-    source: str | Path, options: PrepareOptions, test_file: Path | None, progress: Progress
+    source: str | Path, options: PrepareOptions, files: Mapping[str, Path]
 ) -> dict[str, Input]:
-    """The inputs by part: `train`, and `test` where there is a separate test file."""
+    """The inputs by part: `train`, and `test` where `files` have one of test rows."""
     if source == SYNTHETIC:
         assert options.rows and options.features and options.noise is not None
         made_up = synthetic_reader(options.rows, options.features, options.noise, options.seed)
         inputs = {"train": Input(SYNTHETIC, made_up)}
-        if test_file is not None:
-            inputs["test"] = _open(test_file, options, made_up.d)
+        if "test" in files:
+            inputs["test"] = _open(files["test"], options, made_up.d)
         return _checked(inputs, options)
-    if str(source) in SOURCES:
-        files = locate(
-            str(source), lambda *done: progress(f"downloading bytes of {done[0]}", *done[1:])
-        )
-    else:
-        files = [Path(source)]
-    if test_file is not None:
-        files = [files[0], Path(test_file)]
-    inputs = {
-        part: _open(path, options) for part, path in zip(("train", "test"), files, strict=False)
-    }
+    inputs = {part: _open(path, options) for part, path in files.items()}
     wider = max(data.reader.d for data in inputs.values())
-    for part, path in zip(("train", "test"), files, strict=False):
+    for part, path in files.items():
         if inputs[part].reader.d < wider and _leaves_out_zeros(path, options):
             inputs[part] = _open(path, options, wider)
     return _checked(inputs, options)
@@ -105,4 +96,7 @@ def _checked(inputs: dict[str, Input], options: PrepareOptions) -> dict[str, Inp
                 f"{test.name}: has {test.reader.d} features where {train.name} has "
                 f"{train.reader.d}; both need the same"
             )
+        names = train.reader.feature_names
+        reader = with_features_of(test.reader, names, test.name, train.name)
+        inputs["test"] = replace(test, reader=reader)
     return inputs

@@ -77,9 +77,10 @@ class RunDir:
 
     def clear(self) -> None:
         """Remove what a former run left, and nothing else."""
-        for old in self.snapshots.glob("model-*.safetensors"):
-            old.unlink()
+        # Cut off in between, a run without its snapshots must not seem one to go on from.
         for old in self.checkpoints.glob("checkpoint-*.safetensors"):
+            old.unlink()
+        for old in self.snapshots.glob("model-*.safetensors"):
             old.unlink()
         for name in ("evaluation.csv", "confusion.csv", "evolution.png"):
             (self.path / name).unlink(missing_ok=True)

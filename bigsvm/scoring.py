@@ -13,6 +13,7 @@ from bigsvm.kernels import Block, Kernel, block_of, products
 from bigsvm.labels import Classes, codes_of
 from bigsvm.model import Model
 from bigsvm.prefetch import prefetched
+from bigsvm.readers.named_columns import refuse_other_names
 from bigsvm.scaling import Scaling
 from bigsvm.store import Dataset, open_dataset
 
@@ -27,6 +28,9 @@ class Trained(Protocol):
 
     @property
     def n_features(self) -> int: ...
+
+    @property
+    def feature_names(self) -> list[str] | None: ...
 
     @property
     def scaling(self) -> Scaling | None: ...
@@ -158,7 +162,7 @@ def open_test_set(spec: Spec, model: Trained) -> Dataset:
     """Open a test set for a model: same classes, features and scaling, or a UserError."""
     dataset = open_dataset(spec, "test", classes=model.classes)
     try:
-        check_features(model, dataset.d, dataset.path)
+        check_features_of(dataset, model)
         if effective(dataset.scaling) != effective(model.scaling):
             raise other_scaling(model, dataset)
     except BaseException:
@@ -198,8 +202,21 @@ def check_features(model: Trained, features: int, where: str, advice: str = "") 
     """Refuse rows that have not as many features as the model."""
     if features != model.n_features:
         raise UserError(
-            f"{where}: has {features} features where the model has {model.n_features}{advice}"
+            f"{where}: has {features} features where the model has {model.n_features}"
+            + (advice or "; give it the columns of its training data, and no others")
         )
+
+
+def check_features_of(dataset: Dataset, model: Trained) -> None:
+    """Refuse a data set that has not the features of the model, by number and by name."""
+    check_features(model, dataset.d, dataset.path)
+    refuse_other_names(
+        dataset.feature_names,
+        model.feature_names,
+        dataset.path,
+        "the model",
+        "take data prepared together with the model's training data, or predict the raw file",
+    )
 
 
 def effective(scaling: Scaling | None) -> Scaling | None:

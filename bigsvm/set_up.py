@@ -11,7 +11,7 @@ from bigsvm.backends.local import LocalBackend
 from bigsvm.checkpoint import Checkpoints
 from bigsvm.cluster import Cluster
 from bigsvm.config import Config, SolverConfig
-from bigsvm.data_sets import as_seen_from_anywhere
+from bigsvm.data_sets import as_seen_from_anywhere, with_absolute_paths
 from bigsvm.display import Display
 from bigsvm.errors import UserError
 from bigsvm.fingerprint import verified_fingerprint
@@ -79,7 +79,8 @@ def set_up(
 
     if fresh:  # not before all that can be wrong has been seen to be right
         run_dir.clear()
-    run_dir.begin(config.to_yaml(), state.iteration)
+    lasting = config.model_copy(update={"data": with_absolute_paths(config.data)})
+    run_dir.begin(lasting.to_yaml(), state.iteration)
     if saved:
         display.say(f"going on at iteration {state.iteration:,}, from {run_dir.checkpoints}")
     about = {"algorithm": model.algorithm, "C": identity["C"], "fingerprint": fingerprint}

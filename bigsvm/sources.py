@@ -116,15 +116,22 @@ def locate(name: str, progress: Progress | None = None) -> list[Path]:
     return [find_or_download(file, progress) for file in SOURCES[name].files]
 
 
-def find_or_download(file: SourceFile, progress: Progress | None = None) -> Path:
+def find(file: SourceFile) -> Path | None:
     """The path of `file`, in the first folder that has it under any of its names."""
     data = os.environ.get("BIGSVM_DATA")
-    cache = cache_folder()
-    folders = [Path(data), cache] if data else [cache]
-    for folder in folders:
+    for folder in [Path(data), cache_folder()] if data else [cache_folder()]:
         for name in file.names:
             if (folder / name).is_file():
                 return folder / name
+    return None
+
+
+def find_or_download(file: SourceFile, progress: Progress | None = None) -> Path:
+    """The path of `file`, which is fetched into the cache where no folder has it."""
+    if (found := find(file)) is not None:
+        return found
+    data = os.environ.get("BIGSVM_DATA")
+    cache = cache_folder()
     target = cache / file.names[file.download_as]
     try:
         download(

@@ -26,7 +26,7 @@ class Dataset(StoredRows):
 
     Attributes
     ----------
-    scaling, feature_names, source, prepare_options, parts, recorded_fingerprint
+    scaling, feature_names, source, files, prepare_options, parts, recorded_fingerprint
         As `prepare` recorded them; None or empty in arrays of the user's own.
     """
 
@@ -38,8 +38,9 @@ class Dataset(StoredRows):
         self._place = place
         self.recorded_fingerprint: str | None = about.get("fingerprint") if prepared else None
         self._weight_digest: str | None = about.get(WEIGHT_DIGEST)
-        self.feature_names: list[str] | None = about.get("feature_names")
+        self.feature_names: list[str] | None = about.get("feature_names") if prepared else None
         self.source: str = about.get("source", "")
+        self.files: dict[str, str] = about.get("files") or {}
         self.parts: list[str] | None = about.get("parts")
         self.prepare_options: dict[str, Any] = about.get("prepare") or {}
         scaling = about.get("scaling")

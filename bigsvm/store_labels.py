@@ -9,12 +9,13 @@ import numpy as np
 
 from bigsvm.errors import UserError
 from bigsvm.labels import (
-    REST,
     Classes,
     Label,
     choose_classes,
+    classes_from_json,
     codes_of,
     distinct,
+    has_rest,
     place_of,
     to_codes,
 )
@@ -117,7 +118,7 @@ class StoredLabels:
 
     def _codes_made_of_stored(self, stored: Classes, classes: Classes) -> np.ndarray:
         try:
-            if REST in stored and set(stored) != set(classes):
+            if has_rest(stored) and set(stored) != set(classes):
                 raise UserError("nobody knows what is in that rest")
             places = [place_of(label, classes, self._where) for label in stored]
         except UserError as stranger:
@@ -139,7 +140,7 @@ class StoredLabels:
 
 def stored_classes(about: Mapping[str, Any], where: str) -> Classes:
     """The classes of a prepared store, by its attributes."""
-    classes = tuple(about["classes"])
+    classes = classes_from_json(about)
     if len(classes) < 2:
         raise ValueError(f"classes {classes}")
     version = about.get(VERSION)

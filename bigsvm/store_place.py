@@ -14,6 +14,7 @@ from typing import Any
 
 from bigsvm.addresses import is_address, plain_path
 from bigsvm.errors import Unreachable, UserError
+from bigsvm.labels import REST_IS_A_LABEL
 
 SEAL = "bigsvm_seal"
 _OF_THE_MACHINE = (errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -138,7 +139,8 @@ def array(place: Place, name: str) -> Any:
 def attributes(place: Place) -> dict[str, Any]:
     """The attributes of a group; HDF5 has no lists of mixed things, so there they are JSON text."""
     about = dict(place.group.attrs)
-    for key in ("classes", "feature_names", "parts", "scaling", "prepare"):
+    mixed = ("classes", "feature_names", "files", "parts", "scaling", "prepare", REST_IS_A_LABEL)
+    for key in mixed:
         if isinstance(about.get(key), str):
             about[key] = json.loads(about[key])
     if SEAL in about and about[SEAL] != seal(about):

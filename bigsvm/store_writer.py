@@ -15,8 +15,8 @@ import numpy as np
 from bigsvm.durable import publish_folder
 from bigsvm.errors import UserError
 from bigsvm.fingerprint import begin_fingerprint
-from bigsvm.hidden_folder import hidden_folder
-from bigsvm.labels import Classes, codes_of
+from bigsvm.hidden_folder import UNFINISHED, bring_back_replaced, hidden_folder
+from bigsvm.labels import Classes, classes_to_json, codes_of
 from bigsvm.scaling import Scaling
 from bigsvm.store import WEIGHT, WEIGHT_DIGEST
 from bigsvm.store_labels import MANY_CLASSES, VERSION
@@ -37,6 +37,7 @@ class About:
     scaling: Scaling | None = None
     feature_names: list[str] | None = None
     source: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)  # part -> SHA-256 of the raw file
     prepare: Mapping[str, Any] = field(default_factory=dict)  # the options, as a record
 
     def attributes(self) -> dict[str, Any]:
@@ -44,10 +45,11 @@ class About:
         # Where there are two classes, stores are what they have been from the start.
         version = {VERSION: MANY_CLASSES} if len(self.classes) > 2 else {}
         return version | {
-            "classes": list(self.classes),
+            **classes_to_json(self.classes),
             "scaling": self.scaling.to_json() if self.scaling else None,
             "feature_names": self.feature_names,
             "source": self.source,
+            "files": dict(self.files),
             "prepare": dict(self.prepare),
         }
 
@@ -100,7 +102,7 @@ class StoreWriter:
         self._parts: dict[str, _Part] = {}
 
     def __enter__(self) -> StoreWriter:
-        self._folder = self._cleanup.enter_context(hidden_folder(self.path, "partial"))
+        self._folder = self._cleanup.enter_context(hidden_folder(self.path, UNFINISHED))
         self._unfinished = self._folder / self.path.name
         try:
             self._create()
@@ -189,7 +191,7 @@ class StoreWriter:
     def _publish(self) -> None:
         if self.path.exists() and not self._overwrite:
             raise UserError(f"{self.path}: another process has made it in the meantime")
-        publish_folder(self._unfinished, self.path, aside=self._folder / "replaced")
+        publish_folder(self._unfinished, self.path)
 
 
 class _Part:
@@ -257,6 +259,7 @@ def check_target(path: Path, compression: str | None, overwrite: bool) -> bool:
         raise UserError(f"{path}: HDF5 has no zstd; leave out the compression or write a .zarr")
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; create it first")
+    bring_back_replaced(path)
     if path.exists():
         if not overwrite:
             raise UserError(f"{path}: exists already; --overwrite replaces it")

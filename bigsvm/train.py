@@ -90,7 +90,7 @@ def train(
     from bigsvm.summary import summarise, tell, warn_of_useless_kernel
 
     run_dir = RunDir(path)
-    with shown_progress() as progress:
+    with interruption.leaving_at_once(), shown_progress() as progress:
         data = located(config.data, progress)
     config = config.model_copy(update={"data": data})
     assert data.train is not None

@@ -112,7 +112,7 @@ def tune(config: "Config", run_dir: TuneDir, fresh: bool, interruption: Interrup
     from bigsvm.tune_points import Points
     from bigsvm.tuning import set_up
 
-    with shown_progress() as progress:
+    with interruption.leaving_at_once(), shown_progress() as progress:
         data = located(config.data, progress)
     assert data.train is not None
     with open_dataset(as_spec(data.train)) as dataset, run_dir.locked():

@@ -1,12 +1,23 @@
 """Bad input: models, rows for them, runs to evaluate, command lines."""
 
+from pathlib import Path
+
 import bad_files as bad
 from bad_case import NAN, Case
+
+from bigsvm.prepare import prepare
 
 
 def model(words: str, content: bad.Content) -> Case:
     said = ("m.safetensors", *words.split("|"))
     return Case("predict m.safetensors good.zarr out.csv", {"m.safetensors": content}, said)
+
+
+def renamed_store(path: Path) -> None:
+    """A store of the same features in another order."""
+    raw = path.with_suffix(".csv")
+    raw.write_text(bad.CSV.replace("a,b", "b,a", 1))
+    prepare(raw, path)
 
 
 CASES: dict[str, Case] = {
@@ -36,12 +47,27 @@ CASES: dict[str, Case] = {
     "predict: other number of features": Case(
         "predict run/model.safetensors n.csv o.csv",
         {"n.csv": "1,2,3,4,yes\n"},
-        ("n.csv", "4 features", "has 2"),
+        ("n.csv", "4 features", "has 2", "training data"),
     ),
     "predict: labels taken for a feature": Case(
         "predict run/model.safetensors n.csv o.csv",
         {"n.csv": "1,2\n3,4\n"},
         ("n.csv", "1 features", "--no-labels"),
+    ),
+    "predict: columns of other names": Case(
+        "predict run/model.safetensors n.csv o.csv",
+        {"n.csv": "a,c,class\n1,2,yes\n"},
+        ("n.csv", "feature 2 is 'c'", "the model has 'b'", "--label-column"),
+    ),
+    "predict: a store of columns of other names": Case(
+        "predict run/model.safetensors b.zarr o.csv",
+        {"b.zarr": renamed_store},
+        ("b.zarr", "feature 1 is 'b'", "the model has 'a'", "prepared together"),
+    ),
+    "evaluate: a test set of columns of other names": Case(
+        "evaluate run --test b.zarr/train",
+        {"b.zarr": renamed_store},
+        ("b.zarr", "feature 1 is 'b'", "the model has 'a'", "prepared together"),
     ),
     "predict: other labels": Case(
         "predict run/model.safetensors n.csv o.csv",

@@ -39,6 +39,23 @@ CASES: dict[str, Case] = {
     "config: sigma 0": config(
         "model.kernel.sigma = 0|greater than 0", model="{kernel: {sigma: 0}}"
     ),
+    "config: sigma far too small": config(
+        "model.kernel|sigma = 1e-200|too far", model="{kernel: {sigma: 1e-200}}"
+    ),
+    "config: sigma too small": config(
+        "model.kernel|sigma = 1e-160|too far", model="{kernel: {sigma: 1e-160}}"
+    ),
+    "config: sigma far too large": config(
+        "model.kernel|sigma = 1e+200|too far", model="{kernel: {sigma: 1e200}}"
+    ),
+    "config: gamma too large": config(
+        "model.kernel|gamma = 1e+99|too far", model="{kernel: {gamma: 1e99}}"
+    ),
+    "config: a sigma of the grid too small": Case(
+        "tune c.yaml",
+        {"c.yaml": bad.config(tune="{sigma: [1, 1e-200]}")},
+        ("c.yaml", "tune.sigma = 1e-200", "too far"),
+    ),
     "config: sigma and gamma": config(
         "model.kernel|not both", model="{kernel: {sigma: 1, gamma: 1}}"
     ),
@@ -48,6 +65,23 @@ CASES: dict[str, Case] = {
     ),
     "config: degree 0": config(
         "model.kernel.degree = 0|greater", model="{kernel: {name: poly, degree: 0}}"
+    ),
+    "config: gamma of a linear kernel": config(
+        "model.kernel: the linear kernel has no gamma", model="{kernel: {name: linear, gamma: 2}}"
+    ),
+    "config: coef0 of a linear kernel": config(
+        "model.kernel: the linear kernel has no coef0", model="{kernel: {name: linear, coef0: 2}}"
+    ),
+    "config: degree of an rbf kernel": config(
+        "model.kernel: the rbf kernel has no degree", model="{kernel: {sigma: 1, degree: 2}}"
+    ),
+    "config: prepare without a source": config(
+        "data: `prepare` is for a `source`",
+        data="{train: good.zarr, prepare: {scaling: standard}}",
+    ),
+    "config: an empty prepare without a source": Case(
+        "train c.yaml --run-dir r",
+        {"c.yaml": bad.config(data="{train: good.zarr, prepare: {}}")},
     ),
     "config: no algorithm": config(
         "model.algorithm = 'smo'|'mfw'", model="{algorithm: smo, kernel: {gamma: 1}}"
@@ -63,10 +97,16 @@ CASES: dict[str, Case] = {
     "config: memory in words": config(
         "solver.memory_limit = 'lots'|512MiB", solver="{memory_limit: lots}"
     ),
+    "config: memory with two points": config(
+        "solver.memory_limit = '1.2.3GB'|512MiB", solver="{memory_limit: 1.2.3GB}"
+    ),
+    "config: time with two points": config(
+        "solver.time_limit = '1.2.3s'|2h30m", solver="{time_limit: 1.2.3s}"
+    ),
     "config: too little memory": Case(
         "train c.yaml",
         {"c.yaml": bad.config(solver="{memory_limit: 1MiB}")},
-        ("solver.memory_limit = 1 MiB", "at least"),
+        ("solver.memory_limit = 1 MiB", "at least", "interpreter", " 1 MiB two kernel columns"),
     ),
     "config: no threads": config("solver.threads = 0", solver="{threads: 0}"),
     "config: seed below 0": config("solver.seed = -1", solver="{seed: -1}"),

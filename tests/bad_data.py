@@ -184,6 +184,9 @@ CASES: dict[str, Case] = {
     "weights: npy cut": weighted(
         "w.npy|NumPy", "sample_weight: w.npy", w_npy=bad.npy(np.ones(12))[:-8]
     ),
+    "weights: npz under the name of npy": weighted(
+        "w.npy|npz|numpy.save", "sample_weight: w.npy", w_npy=bad.npz(w=np.ones(12))
+    ),
     "weights: a word in a text": weighted(
         "w.txt|line 3|'two'", "sample_weight: w.txt", w_txt="1\n1\ntwo\n" + "1\n" * 9
     ),

@@ -20,8 +20,14 @@ CASES: dict[str, Case] = {
     "read: NaN": read("line 3, column 2|'nan'|replace", "n.csv", "1,2,0\n1,2,1\n1,nan,0\n"),
     "read: infinite": read("line 1, column 1|'-inf'", "n.csv", "-inf,2,0\n1,2,1\n"),
     "read: beyond float64": read("line 2, column 1|too large", "n.csv", "1,2,0\n1e999,2,1\n"),
-    "read: beyond float32": read("row 2, feature 1|--scaling", "n.csv", "1,2,0\n1e99,2,1\n"),
+    "read: beyond float32": read("line 2, feature 1|--scaling", "n.csv", "1,2,0\n1e99,2,1\n"),
     "read: a word": read("line 2, column 2|'two'|not a number", "n.csv", "1,2,0\n1,two,1\n"),
+    "read: the labels elsewhere": read(
+        "line 2, column 3 ('class')|'no' is not a number|--label-column",
+        "n.csv",
+        bad.CSV,
+        "--label-column a",
+    ),
     "read: a hole": read("line 2, column 2|missing", "n.csv", "1,2,0\n1,,1\n"),
     "read: ragged, short": read("line 3|2 fields|3 are", "n.csv", "1,2,0\n1,2,1\n1,0\n"),
     "read: ragged, long": read("line 2|more than the 3", "n.csv", "1,2,0\n1,2,1,7\n"),
@@ -46,8 +52,17 @@ CASES: dict[str, Case] = {
     ),
     "read: no such positive": read("no row|'z'", "n.csv", "1,2,a\n1,3,b\n", "--positive z"),
     "read: no such label column": read("'klass'|'class'", "n.csv", bad.CSV, "--label-column klass"),
+    "read: a superscript for the label column": read(
+        "'²'|'class'", "n.csv", bad.CSV, "--label-column ²"
+    ),
+    "read: a position of many digits": read(
+        "no column|'class'", "n.csv", bad.CSV, f"--label-column {'9' * 5000}"
+    ),
+    "read: a label column whose name is a number": read(
+        "", "n.csv", "2019,2020,y\n0,2,3\n1,4,5\n", "--label-column 2019"
+    ),
     "read: a weight below 0": read(
-        "row 3|column 2 ('w')|-1 is no weight",
+        "line 3|column 2 ('w')|-1 is no weight",
         "n.csv",
         "a,w,class\n1,0,0\n2,-1,1\n3,1,1\n",
         "--weight-column w",
@@ -132,6 +147,11 @@ CASES: dict[str, Case] = {
         "prepare good.csv new.zarr --test-file t.csv",
         {"t.csv": "a,class\n1,yes\n"},
         ("t.csv", "1 features", "has 2"),
+    ),
+    "prepare: test file of other columns": Case(
+        "prepare good.csv new.zarr --test-file t.csv",
+        {"t.csv": "a,c,class\n1,2,yes\n"},
+        ("t.csv", "feature 2 is 'c'", "good.csv has 'b'"),
     ),
     "prepare: all dropped": Case(
         "prepare n.csv new.zarr --drop-value 1", {"n.csv": "1,1,0\n1,1,1\n"}, ("n.csv", "dropped")

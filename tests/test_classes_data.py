@@ -8,10 +8,12 @@ import pytest
 from class_problems import write_csv
 from trainings import Train, everything, one_line, summary
 
+from bigsvm import cli
 from bigsvm.errors import UserError
 from bigsvm.fingerprint import verified_fingerprint
 from bigsvm.labels import signs_of
 from bigsvm.model import Model, load_model
+from bigsvm.predict import predict
 from bigsvm.prepare import prepare
 from bigsvm.prepare_options import PrepareOptions
 from bigsvm.sealed import read_sealed, write_sealed
@@ -162,3 +164,27 @@ def test_models_that_make_no_sense(change: dict[str, Any], tmp_path: Path) -> No
 
 def test_signs_of_a_class() -> None:
     assert signs_of(np.array([2, 0, 1], np.int16), 1).tolist() == [-1, -1, 1]
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "h5"])
+def test_a_class_that_is_called_rest_is_no_stand_in(suffix: str, tmp_path: Path) -> None:
+    train = three(tmp_path, ["rest", "walk"] * 20)
+    jump = three(tmp_path, ["jump"] * 4, "jump.csv")
+    store = tmp_path / f"s.{suffix}"
+    with pytest.raises(UserError, match=r"jump.csv: label 'jump' is neither 'rest' nor 'walk'"):
+        prepare(train, store, test_file=jump)
+    prepare(train, store)
+    config = tmp_path / "c.yaml"
+    config.write_text(f"data: {{train: '{store}'}}\nmodel: {{kernel: {{sigma: 1}}}}\n")
+    assert cli.main(["train", str(config), "--run-dir", str(tmp_path / "run")]) == 0
+    with pytest.raises(UserError, match=r"jump.csv: label 'jump' is neither 'rest' nor 'walk'"):
+        predict(tmp_path / "run" / "model.safetensors", jump, tmp_path / "o.csv")
+
+
+def test_a_positive_class_that_is_called_rest(tmp_path: Path) -> None:
+    many = three(tmp_path, ["rest", "walk", "jump"] * 3)
+    with pytest.raises(UserError, match=r"positive label 'rest' .* rename it"):
+        prepare(many, tmp_path / "s.zarr", PrepareOptions(positive="rest"))
+    prepare(many, tmp_path / "s.zarr", PrepareOptions(positive="walk"))
+    with open_dataset({"path": tmp_path / "s.zarr", "positive": "walk"}) as data:
+        assert data.labels().tolist() == [-1, 1, -1] * 3

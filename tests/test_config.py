@@ -290,7 +290,7 @@ def test_to_yaml_and_back(tmp_path: Path, word: str, C: float, seed: int) -> Non
     config = Config.model_validate(
         {
             "data": {"source": word, "test": {"path": word, "x": word, "positive": word}},
-            "model": {"C": C, "kernel": {"gamma": C}},
+            "model": {"C": C, "kernel": {"gamma": min(max(C, 1e-30), 1e30)}},
             "solver": {"seed": seed, "tolerance": C, "time_limit": "2h", "memory_limit": "3GiB"},
             "run": {"dir": word},
         }

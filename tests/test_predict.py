@@ -2,6 +2,8 @@
 
 import csv
 import signal
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -236,6 +238,22 @@ def test_reading_options_are_those_of_prepare(folder: Path, tmp_path: Path) -> N
     np.testing.assert_array_equal(np.load(tmp_path / "out2.npy"), expected)
 
 
+def test_columns_go_by_their_names(folder: Path, tmp_path: Path) -> None:
+    model = model_in(folder)
+    named = replace(model, about={**model.about, "feature_names": list("abcde")})
+    named.save(tmp_path / "model.safetensors")
+    X, y = raw_rows(50)
+    order = [3, 0, 4, 2, 1]
+    columns = {"abcde"[k]: X[:, k] for k in order} | {"class": y}
+    pq.write_table(pa.table(columns), tmp_path / "raw.parquet")
+    lines = [",".join(map(repr, row)) for row in np.column_stack([X[:, order], y]).tolist()]
+    (tmp_path / "raw.csv").write_text("d,a,e,c,b,class\n" + "\n".join(lines) + "\n")
+    expected = model.decision_function(X)
+    for form in ("parquet", "csv"):
+        predict(tmp_path, tmp_path / f"raw.{form}", tmp_path / f"{form}.npy")
+        np.testing.assert_array_equal(np.load(tmp_path / f"{form}.npy"), expected)
+
+
 def test_wrong_number_of_features_names_both(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     np.save(tmp_path / "rows.npy", raw_rows(20)[0])
@@ -279,6 +297,17 @@ def test_an_output_is_kept_unless_told_otherwise(folder: Path, tmp_path: Path) -
     before = (folder / "raw.csv").read_bytes()
     refused(folder, folder / "raw.csv", folder / "raw.csv", "--overwrite")
     assert (folder / "raw.csv").read_bytes() == before
+
+
+def test_what_a_killed_one_left_is_removed(folder: Path, tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (tmp_path / f".out[1].csv.{dead.pid}.tmp").write_text("half")
+    others = [f".out2.csv.{dead.pid}.tmp", ".out[1].csv.1.tmp", ".out[1].csv.mine.tmp"]
+    for name in others:
+        (tmp_path / name).write_text("precious")
+    predict(folder, folder / "raw.csv", tmp_path / "out[1].csv")
+    assert {path.name for path in tmp_path.iterdir()} == {"out[1].csv", *others}
 
 
 def test_as_a_command(folder: Path, tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_a_split_that_takes_a_whole_class(tmp_path: Path) -> None:
 def test_values_beyond_float32(tmp_path: Path) -> None:
     X = np.array([[1.0, 2.0], [3.0, -1e39], [0.0, 5.0]])
     path = csv_file(tmp_path / "m.csv", X, [0, 1, 1])
-    with pytest.raises(UserError, match=r"m.csv: row 2, feature 2: -1e\+39 does not fit"):
+    with pytest.raises(UserError, match=r"m.csv, line 2, feature 2: -1e\+39 does not fit"):
         prepare(path, tmp_path / "s.zarr")
     prepare(path, tmp_path / "s.zarr", PrepareOptions(clip=4))
     assert everything(tmp_path / "s.zarr")[1].tolist() == [[1, 2], [3, -4], [0, 4]]
@@ -232,7 +232,7 @@ def test_the_command(tmp_path: Path, table: tuple, capsys: pytest.CaptureFixture
     assert (record["scaling"], record["test_fraction"], record["label_column"]) == (
         "standard",
         0.1,
-        -1,
+        "-1",
     )
 
 
@@ -279,7 +279,9 @@ def test_progress_tells_each_step_to_its_end(tmp_path: Path, table: tuple) -> No
 
     options = PrepareOptions(scaling="standard", test_rows=100)
     prepare(table[0], tmp_path / "s.zarr", options, progress=listen)
+    size = table[0].stat().st_size
     assert told == {
+        "checking bytes of mine.csv": (size, size),
         "reading rows of mine.csv": (500, None),
         "fitting the scaling": (400, 400),
         "writing rows": (500, 500),
@@ -352,3 +354,11 @@ def test_other_named_sources(tmp_path: Path, data_dir: Path) -> None:
     assert summary.classes == ("rest", "Iris-setosa")
     assert summary.counts == {"train": (100, 50)}
     assert prepare("sonar", tmp_path / "sonar.zarr").counts == {"train": (97, 111)}
+
+
+def test_columns_of_a_test_file_go_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b,y\n1,2,0\n3,4,1\n")
+    (tmp_path / "t.csv").write_text("b,a,y\n2,1,0\n")
+    prepare(tmp_path / "a.csv", tmp_path / "s.zarr", test_file=tmp_path / "t.csv")
+    with open_dataset(tmp_path / "s.zarr", "test") as data:
+        assert data.read(0, 1).tolist() == [[1, 2]]

@@ -110,6 +110,24 @@ def filled(run_dir: RunDir) -> None:
         (run_dir.path / name).write_text("old")
 
 
+def test_cut_off_while_it_is_cleared_there_is_nothing_to_go_on_from(
+    run_dir: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlink = Path.unlink
+
+    def cut_off(path: Path, missing_ok: bool = False) -> None:
+        if path.parent == run_dir.snapshots:
+            raise KeyboardInterrupt
+        unlink(path, missing_ok)
+
+    with run_dir.locked():
+        filled(run_dir)
+        monkeypatch.setattr(Path, "unlink", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            run_dir.clear()
+        assert not list(run_dir.checkpoints.iterdir())
+
+
 def test_clear_removes_what_a_run_left_and_nothing_else(run_dir: RunDir) -> None:
     with run_dir.locked():
         filled(run_dir)

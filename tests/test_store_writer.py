@@ -74,3 +74,37 @@ def test_two_writers_of_one_store_and_leftovers(tmp_path: Path) -> None:
         writer.append("train", *some_rows(10))
     assert open_dataset(tmp_path / "s.zarr").n == 10
     assert not leftover.exists()
+
+
+def test_the_power_goes_while_a_store_is_replaced(tmp_path: Path) -> None:
+    """Between the two names the old store is aside, and the new one has no name yet."""
+    store, partial = tmp_path / "s.zarr", tmp_path / ".s.zarr.partial"
+    for overwrite in (False, True):
+        write(store, n=10, overwrite=overwrite)
+        partial.mkdir()
+        store.rename(partial / "replaced")
+        if not overwrite:
+            with pytest.raises(UserError, match="exists already"):
+                write(store, n=20)
+        else:
+            with (
+                pytest.raises(RuntimeError),
+                StoreWriter(store, {"train": 5}, 7, About((0, 1)), overwrite=True),
+            ):
+                raise RuntimeError
+        assert open_dataset(store).n == 10
+        assert [path.name for path in tmp_path.iterdir()] == ["s.zarr"]
+
+
+def test_interrupted_while_a_store_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "s.zarr", n=10)
+
+    def interrupted(path: Path, target: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "s.zarr", n=20, overwrite=True)
+    assert open_dataset(tmp_path / "s.zarr").n == 10

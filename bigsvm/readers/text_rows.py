@@ -23,6 +23,8 @@ POSITION, LINE, ROWS, UNSURE_COUNT, PROBLEM, COLUMN, START, STOP = range(8)
 # Problems any kernel may find; kernels have their own from 10 on.
 BAD_NUMBER = 1
 
+NO_LABEL_COLUMN = -1
+
 UNSURE_ROOM = 65_536
 
 Explain = Callable[[int, int, str], str]
@@ -38,11 +40,13 @@ def text_batches(
     place: Callable[[int], str],
     explain: Explain,
     skip_lines: int = 0,
+    label_column: int = NO_LABEL_COLUMN,
 ) -> Iterator[Batch]:
     """Yield the rows of the text file `path`, read by `kernel`.
 
     `place(column)` names a column in messages; `explain(problem, column, token)` tells what is
-    wrong where it is one of the kernel's own problems.
+    wrong where it is one of the kernel's own problems. `label_column` (from 0) is the one among the
+    columns that is no feature.
     """
     state = np.zeros(8, np.int64)
     state[LINE] = 1
@@ -69,11 +73,11 @@ def text_batches(
                 *(unsure, unsure_at),
             )
             if state[PROBLEM]:
-                raise _mistake(path, text, state, place, explain)
+                raise _mistake(path, text, state, place, explain, label_column)
             rows, doubtful = int(state[ROWS]), int(state[UNSURE_COUNT])
             if doubtful:
                 values = convert(text, unsure[:doubtful])
-                _refuse_overflow(path, values, unsure_at, lines, d, place)
+                _refuse_overflow(path, values, unsure_at, lines, d, label_column, place)
                 x.reshape(-1)[unsure_at[:doubtful]] = values
             if rows == 0:
                 continue
@@ -83,13 +87,18 @@ def text_batches(
                 y = decoder.decode(
                     text, labels[:rows], label_values[:rows], label_states[:rows], lines[:rows]
                 )
-            yield Batch(x[:rows], y, int(lines[0]))
+            yield Batch(x[:rows], y, int(lines[0]), lines=lines[:rows])
     if not found:
         raise UserError(f"{path}: no rows in it")
 
 
 def _mistake(
-    path: Path, text: np.ndarray, state: np.ndarray, place: Callable[[int], str], explain: Explain
+    path: Path,
+    text: np.ndarray,
+    state: np.ndarray,
+    place: Callable[[int], str],
+    explain: Explain,
+    label_column: int,
 ) -> UserError:
     token = text[state[START] : state[STOP]].tobytes()
     column = int(state[COLUMN])
@@ -104,6 +113,8 @@ def _mistake(
         reason = f"{shown(token)} is not finite; remove or replace such values"
     else:
         reason = f"{shown(token)} is not a number"
+        if label_column != NO_LABEL_COLUMN:
+            reason += "; is this the column of labels? --label-column names it"
     return UserError(f"{where}, {place(column)}: {reason}")
 
 
@@ -113,11 +124,13 @@ def _refuse_overflow(
     at: np.ndarray,
     lines: np.ndarray,
     d: int,
+    label_column: int,
     place: Callable[[int], str],
 ) -> None:
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         row, feature = divmod(int(at[bad[0]]), d)
+        column = feature + 1 + (feature >= label_column != NO_LABEL_COLUMN)
         raise UserError(
-            f"{path}, line {lines[row]}, {place(feature + 1)}: the number is too large (infinite)"
+            f"{path}, line {lines[row]}, {place(column)}: the number is too large (infinite)"
         )
