@@ -146,7 +146,7 @@ def parse(data: Input, spill: Spill, options: PrepareOptions, progress: Progress
             if too_large.any():
                 row, column = np.argwhere(too_large)[0]
                 raise UserError(
-                    f"{data.name}: row {batch.first_row + row}, feature {column + 1}: "
+                    f"{data.name}, {batch.place(row)}, feature {column + 1}: "
                     f"{batch.x[row, column]:g} does not fit into float32; use --scaling or --clip"
                 )
         spill.append(batch, drop, data.name)

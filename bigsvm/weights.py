@@ -123,7 +123,8 @@ def _read(key: str, name: str | None, dataset: Dataset) -> np.ndarray | None:
     if name is None:
         return None
     if name.endswith(FILES):
-        where, values = f"{key} = {name}", _from_file(Path(name), key)
+        where = f"{key} = {name}"
+        values = _from_file(Path(name), where)
     else:
         where, values = f"{dataset.path}/{name} ({key})", dataset.numbers(name)
     if len(values) != dataset.n:
@@ -134,13 +135,13 @@ def _read(key: str, name: str | None, dataset: Dataset) -> np.ndarray | None:
     return checked(values, where)
 
 
-def _from_file(path: Path, key: str) -> np.ndarray:
+def _from_file(path: Path, where: str) -> np.ndarray:
     if not path.is_file():
         raise UserError(
-            f"{key} = {path}: there is no such file; a name that does not end in "
+            f"{where}: there is no such file; a name that does not end in "
             f"{' or '.join(FILES)} is that of an array in the store"
         )
-    return _from_npy(path) if path.suffix == ".npy" else _from_text(path)
+    return _from_npy(path) if path.suffix == ".npy" else _from_text(path, where)
 
 
 def _from_npy(path: Path) -> np.ndarray:
@@ -156,13 +157,21 @@ def _from_npy(path: Path) -> np.ndarray:
     return np.array(values)
 
 
-def _from_text(path: Path) -> np.ndarray:
+def _from_text(path: Path, where: str) -> np.ndarray:
     from bigsvm.readers import ReadOptions, open_reader
 
     reader = open_reader(path, ReadOptions(format="csv", header=False, with_labels=False))
     if reader.d != 1:
         raise UserError(f"{path}: {reader.d} columns; weights are one number a line")
-    return np.concatenate([batch.x[:, 0] for batch in reader.batches()])
+    parts = []
+    for batch in reader.batches():
+        parts.append(batch.x[:, 0])
+        if not (fits := usable(parts[-1])).all():
+            row = int(np.argmin(fits))
+            raise UserError(
+                f"{where}, {batch.place(row)}: the weight is {parts[-1][row]:g}; {WEIGHTS_ARE}"
+            )
+    return np.concatenate(parts)
 
 
 def check_all_classes(

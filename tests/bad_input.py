@@ -338,7 +338,7 @@ CASES: dict[str, Case] = {
     "read: NaN": read("line 3, column 2|'nan'|replace", "n.csv", "1,2,0\n1,2,1\n1,nan,0\n"),
     "read: infinite": read("line 1, column 1|'-inf'", "n.csv", "-inf,2,0\n1,2,1\n"),
     "read: beyond float64": read("line 2, column 1|too large", "n.csv", "1,2,0\n1e999,2,1\n"),
-    "read: beyond float32": read("row 2, feature 1|--scaling", "n.csv", "1,2,0\n1e99,2,1\n"),
+    "read: beyond float32": read("line 2, feature 1|--scaling", "n.csv", "1,2,0\n1e99,2,1\n"),
     "read: a word": read("line 2, column 2|'two'|not a number", "n.csv", "1,2,0\n1,two,1\n"),
     "read: a hole": read("line 2, column 2|missing", "n.csv", "1,2,0\n1,,1\n"),
     "read: ragged, short": read("line 3|2 fields|3 are", "n.csv", "1,2,0\n1,2,1\n1,0\n"),
@@ -365,7 +365,7 @@ CASES: dict[str, Case] = {
     "read: no such positive": read("no row|'z'", "n.csv", "1,2,a\n1,3,b\n", "--positive z"),
     "read: no such label column": read("'klass'|'class'", "n.csv", bad.CSV, "--label-column klass"),
     "read: a weight below 0": read(
-        "row 3|column 2 ('w')|-1 is no weight",
+        "line 3|column 2 ('w')|-1 is no weight",
         "n.csv",
         "a,w,class\n1,0,0\n2,-1,1\n3,1,1\n",
         "--weight-column w",

@@ -186,7 +186,7 @@ def test_a_split_that_takes_a_whole_class(tmp_path: Path) -> None:
 def test_values_beyond_float32(tmp_path: Path) -> None:
     X = np.array([[1.0, 2.0], [3.0, -1e39], [0.0, 5.0]])
     path = csv_file(tmp_path / "m.csv", X, [0, 1, 1])
-    with pytest.raises(UserError, match=r"m.csv: row 2, feature 2: -1e\+39 does not fit"):
+    with pytest.raises(UserError, match=r"m.csv, line 2, feature 2: -1e\+39 does not fit"):
         prepare(path, tmp_path / "s.zarr")
     prepare(path, tmp_path / "s.zarr", PrepareOptions(clip=4))
     assert everything(tmp_path / "s.zarr")[1].tolist() == [[1, 2], [3, -4], [0, 4]]

@@ -106,10 +106,10 @@ def store_rows(store: Path) -> np.ndarray:
 @pytest.mark.parametrize(
     ("value", "form", "said"),
     [
-        (-0.5, "csv", r"mine.csv, row 7, column 2 \('importance'\): -0.5 is no weight"),
+        (-0.5, "csv", r"mine.csv, line 7, column 2 \('importance'\): -0.5 is no weight"),
         (-0.5, "parquet", r"mine.parquet, row 6, column 2 \('importance'\): -0.5 is no weight"),
         (-0.5, "npy", r"mine.npy, row 6, column 2: -0.5 is no weight; a weight is 0, or from"),
-        (1e30, "csv", r"row 7, column 2 \('importance'\): 1e\+30 is no weight"),
+        (1e30, "csv", r"line 7, column 2 \('importance'\): 1e\+30 is no weight"),
         (np.inf, "csv", r"line 7, column 2 \('importance'\): 'inf' is not finite"),
         (np.nan, "csv", r"line 7, column 2 \('importance'\): the value is missing"),
         (np.nan, "npy", r"mine.npy, row 6, .*nan"),

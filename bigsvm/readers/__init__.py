@@ -68,13 +68,21 @@ class Batch:
     `x` is (m, d) float64, C-contiguous, all finite. `y` is (m,): float64 if the file's labels are
     numbers, else text (a numpy `str` array); never a mixture within one file; of length 0 when
     read without labels. `first_row` is the 1-based line (text) or row (other formats) of x[0].
-    `weight` is (m,) float64, where a column of weights was asked for.
+    `weight` is (m,) float64, where a column of weights was asked for. `lines` are the lines of all
+    rows of a text file: empty ones may lie between them.
     """
 
     x: np.ndarray
     y: np.ndarray
     first_row: int
     weight: np.ndarray | None = None
+    lines: np.ndarray | None = None
+
+    def place(self, row: int) -> str:
+        """Where the user finds x[row], in words."""
+        if self.lines is None:
+            return f"row {self.first_row + row}"
+        return f"line {self.lines[row]}"
 
 
 class Reader(Protocol):

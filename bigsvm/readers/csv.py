@@ -11,8 +11,8 @@ from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions
 from bigsvm.readers.columns import check_features, column_position
 from bigsvm.readers.decompress import line_blocks
 from bigsvm.readers.number import as_number
-from bigsvm.readers.table import NO_LABEL_COLUMN, explain_table, parse_table
-from bigsvm.readers.text_rows import text_batches
+from bigsvm.readers.table import explain_table, parse_table
+from bigsvm.readers.text_rows import NO_LABEL_COLUMN, text_batches
 from bigsvm.readers.wording import reason, shown
 
 
@@ -24,7 +24,7 @@ class CsvReader:
         self.with_labels = options.with_labels
         line_number, line = _first_row(path)
         self.delimiter = _delimiter("\t" if tab else options.delimiter, line)
-        fields = _split(path, line, self.delimiter)
+        fields = _split(f"{path}, line {line_number}", line, self.delimiter)
         if len(fields) > MAX_FEATURES:
             raise UserError(f"{path}: {len(fields)} columns, the limit is {MAX_FEATURES}")
         self.fields = len(fields)
@@ -52,6 +52,7 @@ class CsvReader:
             place=self._place,
             explain=partial(explain_table, self.fields),
             skip_lines=self.skip_lines,
+            label_column=self.label_column,
         )
 
     def _place(self, column: int) -> str:
@@ -99,13 +100,16 @@ def _delimiter(asked: str | None, line: str) -> str:
     return best if counts[best] else " "
 
 
-def _split(path: Path, line: str, delimiter: str) -> list[str]:
+def _split(where: str, line: str, delimiter: str) -> list[str]:
     import csv
 
     if delimiter == " ":
         line = " ".join(line.split())
     try:
-        row = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
+        rows = csv.reader([f"{line}\n", "another"], delimiter=delimiter, skipinitialspace=True)
+        row, *others = rows
     except csv.Error as failure:
-        raise UserError(f"{path}: its first line cannot be split ({reason(failure)})") from failure
+        raise UserError(f"{where}: cannot be split ({reason(failure)})") from failure
+    if not others:  # it has become part of the first one
+        raise UserError(f"{where}: a quoted field is not closed on its line")
     return [field.strip() for field in row]

@@ -10,8 +10,8 @@ from bigsvm.errors import UserError
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions
 from bigsvm.readers.columns import check_features
 from bigsvm.readers.recognise import SAMPLE_BYTES, first_lines
-from bigsvm.readers.table import NO_LABEL_COLUMN, SPACE, explain_table, parse_table
-from bigsvm.readers.text_rows import text_batches
+from bigsvm.readers.table import SPACE, explain_table, parse_table
+from bigsvm.readers.text_rows import NO_LABEL_COLUMN, text_batches
 
 
 class MinibooneReader:

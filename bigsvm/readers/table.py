@@ -8,6 +8,7 @@ from bigsvm.readers.text_rows import (
     BAD_NUMBER,
     COLUMN,
     LINE,
+    NO_LABEL_COLUMN,
     POSITION,
     PROBLEM,
     ROWS,
@@ -17,7 +18,6 @@ from bigsvm.readers.text_rows import (
 )
 
 TOO_FEW, TOO_MANY, BAD_QUOTES = 10, 11, 12
-NO_LABEL_COLUMN = -1
 SPACE, TAB, RETURN, NEWLINE, QUOTE = 32, 9, 13, 10, 34
 
 

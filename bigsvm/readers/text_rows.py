@@ -23,6 +23,8 @@ POSITION, LINE, ROWS, UNSURE_COUNT, PROBLEM, COLUMN, START, STOP = range(8)
 # Problems any kernel may find; kernels have their own from 10 on.
 BAD_NUMBER = 1
 
+NO_LABEL_COLUMN = -1
+
 UNSURE_ROOM = 65_536
 
 Explain = Callable[[int, int, str], str]
@@ -38,11 +40,13 @@ def text_batches(
     place: Callable[[int], str],
     explain: Explain,
     skip_lines: int = 0,
+    label_column: int = NO_LABEL_COLUMN,
 ) -> Iterator[Batch]:
     """Yield the rows of the text file `path`, read by `kernel`.
 
     `place(column)` names a column in messages; `explain(problem, column, token)` tells what is
-    wrong where it is one of the kernel's own problems.
+    wrong where it is one of the kernel's own problems. `label_column` (from 0) is the one among the
+    columns that is no feature.
     """
     state = np.zeros(8, np.int64)
     state[LINE] = 1
@@ -73,7 +77,7 @@ def text_batches(
             rows, doubtful = int(state[ROWS]), int(state[UNSURE_COUNT])
             if doubtful:
                 values = convert(text, unsure[:doubtful])
-                _refuse_overflow(path, values, unsure_at, lines, d, place)
+                _refuse_overflow(path, values, unsure_at, lines, d, label_column, place)
                 x.reshape(-1)[unsure_at[:doubtful]] = values
             if rows == 0:
                 continue
@@ -83,7 +87,7 @@ def text_batches(
                 y = decoder.decode(
                     text, labels[:rows], label_values[:rows], label_states[:rows], lines[:rows]
                 )
-            yield Batch(x[:rows], y, int(lines[0]))
+            yield Batch(x[:rows], y, int(lines[0]), lines=lines[:rows])
     if not found:
         raise UserError(f"{path}: no rows in it")
 
@@ -113,11 +117,13 @@ def _refuse_overflow(
     at: np.ndarray,
     lines: np.ndarray,
     d: int,
+    label_column: int,
     place: Callable[[int], str],
 ) -> None:
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         row, feature = divmod(int(at[bad[0]]), d)
+        column = feature + 1 + (feature >= label_column != NO_LABEL_COLUMN)
         raise UserError(
-            f"{path}, line {lines[row]}, {place(feature + 1)}: the number is too large (infinite)"
+            f"{path}, line {lines[row]}, {place(column)}: the number is too large (infinite)"
         )

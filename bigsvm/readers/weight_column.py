@@ -9,7 +9,7 @@ import numpy as np
 from bigsvm.errors import UserError
 from bigsvm.readers import Batch, ReadOptions, open_reader
 from bigsvm.readers.columns import check_features, column_position
-from bigsvm.readers.table import NO_LABEL_COLUMN
+from bigsvm.readers.text_rows import NO_LABEL_COLUMN
 from bigsvm.readers.wording import shown
 from bigsvm.weights import WEIGHTS_ARE, usable
 
@@ -50,8 +50,7 @@ class WeightedReader:
             if not fits.all():
                 row = int(np.argmin(fits))
                 raise UserError(
-                    f"{self.path}, row {batch.first_row + row}, {self._place}: {weight[row]:g} is "
-                    f"no weight; {WEIGHTS_ARE}"
+                    f"{self.path}, {batch.place(row)}, {self._place}: {weight[row]:g} is no "
+                    f"weight; {WEIGHTS_ARE}"
                 )
-            x = np.delete(batch.x, self._column, axis=1)
-            yield Batch(x, batch.y, batch.first_row, weight)
+            yield replace(batch, x=np.delete(batch.x, self._column, axis=1), weight=weight)
