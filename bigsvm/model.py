@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.errors import UserError
+from bigsvm.gathered import Gathered
 from bigsvm.scaling import Scaling
 from bigsvm.sealed import InPieces, read_sealed, write_sealed
 
@@ -296,26 +297,6 @@ def _shift(total: np.ndarray) -> Intercept:
     return tuple(total.tolist()) if total.any() else 0.0
 
 
-class Gathered:
-    """Rows of a training set, fetched in pieces: all support vectors may be more than fit."""
-
-    dtype = np.dtype(np.float32)
-
-    def __init__(self, backend: Backend, index: np.ndarray, chunk_rows: int) -> None:
-        self._backend, self._index = backend, index
-        self._chunk = index // chunk_rows  # ascending
-        self.shape = (len(index), backend.d)
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        step = max(1, _PIECE_BYTES // (4 * self._backend.d))
-        stop = 0
-        while (start := stop) < len(self._index):
-            last = min(start + step, len(self._index)) - 1
-            # To the end of a chunk, so that none is read twice.
-            stop = int(np.searchsorted(self._chunk, self._chunk[last], side="right"))
-            yield self._backend.gather(self._index[start:stop])
-
-
 class ModelFactory:
     """Saves the models of one training."""
 
@@ -348,4 +329,5 @@ class ModelFactory:
             self._about | {"iteration": state.iteration, "n_working": state.n_working},
             _shift(problem.intercept * coef.sum(axis=-1)),
         )
-        _write(model, Gathered(self._backend, support, self._dataset.chunk_rows), path)
+        step = max(1, _PIECE_BYTES // (4 * self._backend.d))
+        _write(model, Gathered(self._backend, support, step, self._dataset.chunk_rows), path)
