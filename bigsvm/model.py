@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -316,8 +316,17 @@ class ModelFactory:
             "n_train": dataset.n,
         }
 
-    def save(self, state: State | ClassStates, problem: Problem | OneVsRest, path: Path) -> None:
-        """Write the model at `state`, an iterate of `problem`."""
+    def save(
+        self,
+        state: State | ClassStates,
+        problem: Problem | OneVsRest,
+        path: Path,
+        is_last: bool = False,
+    ) -> None:
+        """Write the model at `state`, an iterate of `problem`.
+
+        After the last one there is no pass any more that would notice rows that have changed.
+        """
         support, coef = problem.coefficients(state)  # type: ignore[arg-type]
         model = Model(
             np.empty((0, self._backend.d), np.float32),
@@ -330,4 +339,17 @@ class ModelFactory:
             _shift(problem.intercept * coef.sum(axis=-1)),
         )
         step = max(1, _PIECE_BYTES // (4 * self._backend.d))
-        _write(model, Gathered(self._backend, support, step, self._dataset.chunk_rows), path)
+        rows: InPieces = Gathered(self._backend, support, step, self._dataset.chunk_rows)
+        _write(model, _Checked(rows, self._dataset, support) if is_last else rows, path)
+
+
+class _Checked:
+    """Rows that are looked at once more before their file gets its name."""
+
+    def __init__(self, rows: InPieces, dataset: Dataset, index: np.ndarray) -> None:
+        self.shape, self.dtype = rows.shape, rows.dtype
+        self._rows, self._dataset, self._index = rows, dataset, index
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        yield from self._rows
+        self._dataset.check_again(self._index)

@@ -305,6 +305,19 @@ class Dataset:
             pass
         return rows
 
+    def check_again(self, indices: np.ndarray) -> None:
+        """Refuse rows that are not what they were when this began.
+
+        Those that `gather` picks one by one are not checked there. Whatever a solver does with them
+        ends in a pass, which reads and checks all that is not in memory; a model does not.
+        """
+        if self._plain is None:
+            return
+        chunks = np.unique(np.asarray(indices) // self.chunk_rows) * self.chunk_rows
+        spans = [(start, min(start + self.chunk_rows, self.n)) for start in chunks.tolist()]
+        for _ in prefetched(lambda span: self.read(*span), spans, self.readers):
+            pass
+
     def close(self) -> None:
         """Let go of the file."""
         self._plain = None  # it knows the file by its number, which may soon be another's
