@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bigsvm.config import ClusterConfig
 from bigsvm.display import as_time
 from bigsvm.errors import ClusterLost, UserError
+from bigsvm.heartbeats import Heartbeats
 from bigsvm.store_place import one_line
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ _CONNECT_SECONDS = 10.0
 _POLL_SECONDS = 0.5
 _WRITING_SECONDS = 3.0
 _STARTS = 3
+# A worker of our own that does not stir for so long is given up, and its rows are the others'; on
+# one machine neither a network nor much else can hold its heartbeats. (Dask waits 5 minutes.)
+_WORKER_TTL = "60s"
 _UNFIT_IN_A_ROW = 5
 
 
@@ -181,6 +185,7 @@ class Cluster:
 
     def _collected(self, futures: "list[Future]", asked: set[str]) -> list[Any] | None:
         loop: Any = self._client.loop
+        heartbeats = Heartbeats(self._last_seen, self._say)
         pending = asyncio.run_coroutine_threadsafe(
             self._client.gather(futures, asynchronous=True), loop.asyncio_loop
         )
@@ -192,6 +197,7 @@ class Cluster:
                     if pending.done():
                         raise
                     present = self._present()
+                    heartbeats.look(asked)
                     if not present:
                         self._wait_on()
                     elif asked.isdisjoint(present):
@@ -202,6 +208,11 @@ class Cluster:
             pending.cancel()
             for future in futures:
                 future.release()
+
+    def _last_seen(self) -> dict[str, float]:
+        """When the scheduler has heard of each worker, by its clock."""
+        about = self._ask(self._client.sync, self._client.scheduler.identity)
+        return {address: worker["last_seen"] for address, worker in about["workers"].items()}
 
     def _present(self) -> dict[str, int]:
         threads = self._ask(self._client.nthreads)
@@ -312,20 +323,22 @@ def connected(
 def _local_cluster(
     config: ClusterConfig, security: "Security | None", interrupted: Callable[[], bool]
 ) -> Any:
+    import dask
     from distributed import LocalCluster
 
     for tries_left in reversed(range(_STARTS)):
         try:
-            return LocalCluster(
-                n_workers=config.workers,
-                threads_per_worker=config.threads_per_worker or 1,
-                # Chunks are kept within a bound of our own; Dask's would write tasks to disk.
-                memory_limit=None,
-                dashboard_address=None,
-                silence_logs=logging.CRITICAL,
-                security=security,
-                preload=["bigsvm.backends.worker"],
-            )
+            with dask.config.set({"distributed.scheduler.worker-ttl": _WORKER_TTL}):
+                return LocalCluster(
+                    n_workers=config.workers,
+                    threads_per_worker=config.threads_per_worker or 1,
+                    # Chunks are kept within a bound of our own; Dask's would write tasks to disk.
+                    memory_limit=None,
+                    dashboard_address=None,
+                    silence_logs=logging.CRITICAL,
+                    security=security,
+                    preload=["bigsvm.backends.worker"],
+                )
         except (RuntimeError, OSError, TimeoutError) as problem:  # one of them died on the way
             if interrupted() or not tries_left:
                 why = f"its workers do not start ({one_line(problem)})"
