@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigsvm.display import as_time
 from bigsvm.errors import ClusterLost, UserError
+from bigsvm.heartbeats import Heartbeats
 from bigsvm.store_place import one_line
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ class Cluster:
 
     def _collected(self, futures: "list[Future]", asked: set[str]) -> list[Any] | None:
         loop: Any = self._client.loop
+        heartbeats = Heartbeats(self._last_seen, self._say)
         pending = asyncio.run_coroutine_threadsafe(
             self._client.gather(futures, asynchronous=True), loop.asyncio_loop
         )
@@ -183,6 +185,7 @@ class Cluster:
                     if pending.done():
                         raise
                     present = self._present()
+                    heartbeats.look(asked)
                     if not present:
                         self._wait_on()
                     elif asked.isdisjoint(present):
@@ -193,6 +196,11 @@ class Cluster:
             pending.cancel()
             for future in futures:
                 future.release()
+
+    def _last_seen(self) -> dict[str, float]:
+        """When the scheduler has heard of each worker, by its clock."""
+        about = self._ask(self._client.sync, self._client.scheduler.identity)
+        return {address: worker["last_seen"] for address, worker in about["workers"].items()}
 
     def _present(self) -> dict[str, int]:
         threads = self._ask(self._client.nthreads)

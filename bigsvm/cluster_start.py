@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS = 10.0
 _WRITING_SECONDS = 3.0
 _STARTS = 3
+# A worker of our own that does not stir for so long is given up, and its rows are the others'; on
+# one machine neither a network nor much else can hold its heartbeats. (Dask waits 5 minutes.)
+_WORKER_TTL = "60s"
 
 
 @contextmanager
@@ -72,20 +75,22 @@ def connected(
 def _local_cluster(
     config: ClusterConfig, security: "Security | None", interrupted: Callable[[], bool]
 ) -> Any:
+    import dask
     from distributed import LocalCluster
 
     for tries_left in reversed(range(_STARTS)):
         try:
-            return LocalCluster(
-                n_workers=config.workers,
-                threads_per_worker=config.threads_per_worker or 1,
-                # Chunks are kept within a bound of our own; Dask's would write tasks to disk.
-                memory_limit=None,
-                dashboard_address=None,
-                silence_logs=logging.CRITICAL,
-                security=security,
-                preload=["bigsvm.backends.worker"],
-            )
+            with dask.config.set({"distributed.scheduler.worker-ttl": _WORKER_TTL}):
+                return LocalCluster(
+                    n_workers=config.workers,
+                    threads_per_worker=config.threads_per_worker or 1,
+                    # Chunks are kept within a bound of our own; Dask's would write tasks to disk.
+                    memory_limit=None,
+                    dashboard_address=None,
+                    silence_logs=logging.CRITICAL,
+                    security=security,
+                    preload=["bigsvm.backends.worker"],
+                )
         except (RuntimeError, OSError, TimeoutError) as problem:  # one of them died on the way
             if interrupted() or not tries_left:
                 why = f"its workers do not start ({one_line(problem)})"

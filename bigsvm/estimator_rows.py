@@ -21,6 +21,7 @@ from bigsvm.memory import plan_memory
 from bigsvm.outside_rows import is_outside, is_store, look_through, open_outside, places_of
 from bigsvm.prefetch import prefetched
 from bigsvm.scoring import effective
+from bigsvm.solvers.block import HOT_ROWS
 from bigsvm.store import Dataset
 
 if TYPE_CHECKING:
@@ -96,13 +97,14 @@ class RowsOutside:
         data = self._dataset
         if not self._seen:
             look_through(data)
-        hot_rows = 6 * options.hot_set if options.schedule == "block" else 0
+        hot_rows = HOT_ROWS * options.hot_set if options.schedule == "block" else 0
         weights = 3 * 8 if options.weighted else 0  # bytes a row
         plan = plan_memory(
             options.memory, data, hot_rows, weights, sums=sums, held=0, name="memory_limit"
         )
         threads = numba.get_num_threads()
-        return LocalBackend(data, options.kernel, plan.resident, threads), plan.solver
+        backend = LocalBackend(data, options.kernel, plan.resident, threads, plan.rows_at_once)
+        return backend, plan.solver
 
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
         """See `Rows`."""

@@ -108,7 +108,9 @@ def products(
     """
     start, stop, panels = block
     if kernel.name == "linear":
-        _linear_products(panels, _weights(rows, coef), out, start, stop)
+        weights = np.zeros((coef.shape[1], rows.shape[1]))
+        add_to_weights(rows, coef, weights)
+        linear_products(block, weights, out)
         return
     workers = get_num_threads()
     for tile in _row_tiles(rows):
@@ -117,6 +119,12 @@ def products(
         used = len(coef[tile])
         padded[:used] = coef[tile]
         _products(panels, packs, used, *kernel.parameters, padded, out, start, stop, workers)
+
+
+def linear_products(block: Block, weights: np.ndarray, out: np.ndarray) -> None:
+    """Add weights[c] . (pattern i) to ``out[c, i]`` for the patterns i of the block."""
+    start, stop, panels = block
+    _linear_products(panels, weights, out, start, stop)
 
 
 def _row_tiles(rows: np.ndarray) -> list[slice]:
@@ -247,14 +255,12 @@ def _products(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _weights(rows, coef):  # type: ignore[no-untyped-def]
-    """The weight vectors sum_j coef[j, c] row_j, added up in the order of the rows."""
-    weights = np.zeros((coef.shape[1], rows.shape[1]))
+def add_to_weights(rows, coef, weights):  # type: ignore[no-untyped-def]
+    """Add to the weight vectors sum_j coef[j, c] row_j, in the order of the rows."""
     for j in range(rows.shape[0]):
         for c in range(coef.shape[1]):
             for k in range(rows.shape[1]):
                 weights[c, k] = _fma(coef[j, c], rows[j, k], weights[c, k])
-    return weights
 
 
 @njit(cache=True, nogil=True, parallel=True)

@@ -1,26 +1,38 @@
 """Dividing `solver.memory_limit`, the bound of the process apart from the state (O(n))."""
 
+import ctypes
 import resource
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from bigsvm.errors import UserError
+from bigsvm.solvers.column_cache import BATCH
+from bigsvm.solvers.problem import ROWS
 from bigsvm.store import Dataset
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes for data kept in memory, and for the solver's own kernel values."""
+    """Bytes for data kept in memory, and for the solver's own kernel values; rows to gather."""
 
     resident: int
     solver: int
+    rows_at_once: int
 
 
 def resident_set() -> int:
     """What the process occupies now."""
     return int(psutil.Process().memory_info().rss)
+
+
+def _settled_resident_set() -> int:
+    """`resident_set` without what was given back: 35 MiB or none, as it happened to lie."""
+    with suppress(OSError, AttributeError):  # another C library keeps less, or has no say in it
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    return resident_set()
 
 
 def peak_resident_set() -> int:
@@ -50,22 +62,31 @@ def plan_memory(
     """Divide what the interpreter and its libraries (or `held` bytes) leave of `limit`.
 
     Chunks on their way from the disk come first: one being computed, and for each reader the block
-    it fills, the rows of it, and the stored bytes they come from, as they are and decoded. Beside
-    them the product of a pass, `sums` numbers a pattern. Then the data, up to half of the rest:
-    reading it again costs more than computing columns again. What is left is for the solver: kernel
-    columns, two at the least, or a hot set of so many rows. `weights` is what they take, in bytes a
-    pattern.
+    it fills, the rows of it, and the stored bytes they come from, as they are and decoded; and the
+    rows that a model takes from one. Beside them what a pass gives, `sums` numbers a pattern, and
+    the rows that are gathered for it. Then the data, up to half of the rest: reading it again costs
+    more than computing columns again. What is left is for the solver: kernel columns, two at the
+    least, or a hot set of so many rows. `weights` is what they take, in bytes a pattern.
     """
     chunk = max(dataset.stored_chunk_bytes, 4 * dataset.chunk_rows * dataset.d)
-    on_the_way = (1 + 4 * dataset.readers) * chunk
+    on_the_way = (2 + 4 * dataset.readers) * chunk
     whole = 4 * (dataset.n + dataset.chunk_rows) * dataset.d
-    # A row of a hot set is there as gathered, as moved and in a panel; its columns are short.
+    # A row of a hot set is there as gathered and in a panel; its columns are short.
     hot = min(hot_rows, dataset.n)
-    least = 4 * hot * (3 * dataset.d + 2) if hot else 2 * 4 * dataset.n
-    # What a pass gives, ahead of being added to the gradient.
-    product = (8 * sums + weights) * dataset.n
-    held = resident_set() if held is None else held
-    available = limit - held - on_the_way - product
+    least = 4 * hot * (2 * dataset.d + 2) if hot else 2 * 4 * dataset.n
+    # What a pass gives, ahead of being added to the gradient; of many rows it is two of them, ahead
+    # of being added to each other. And the coefficients and roles of a hot set's last iterate.
+    in_a_pass = 8 if dataset.n <= ROWS else 2 * 8
+    product = ((in_a_pass + (9 if hot else 0)) * sums + weights) * dataset.n
+    coefficients = 8 * sums * min(ROWS, dataset.n)
+    held = _settled_resident_set() if held is None else held
+    available = limit - held - on_the_way - product - coefficients
+    # A gathered row is there twice where it is sent to a worker or laid out in a panel. Of fewer
+    # than a chunk of them at once, a sum would take more passes than there are chunks.
+    row = 2 * 4 * dataset.d
+    fewest = max(BATCH, dataset.chunk_rows)
+    at_once = min(ROWS, dataset.n, max(fewest, (available - least) // 8 // row))
+    available -= at_once * row
     if available < least:
         needed = limit - available + least
         raise UserError(
@@ -76,4 +97,4 @@ def plan_memory(
             + ("a hot set)" if hot else "two kernel columns)")
         )
     resident = min(whole, available // 2, available - least)
-    return MemoryPlan(resident, available - resident)
+    return MemoryPlan(resident, available - resident, at_once)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigsvm.gathered import Gathered
 from bigsvm.model import Intercept, Model, write_model
+from bigsvm.sealed import InPieces
 
 if TYPE_CHECKING:
     from bigsvm.backends import Backend
@@ -19,26 +21,6 @@ if TYPE_CHECKING:
     from bigsvm.store import Dataset
 
 _PIECE_BYTES = 2**20
-
-
-class Gathered:
-    """Rows of a training set, fetched in pieces: all support vectors may be more than fit."""
-
-    dtype = np.dtype(np.float32)
-
-    def __init__(self, backend: Backend, index: np.ndarray, chunk_rows: int) -> None:
-        self._backend, self._index = backend, index
-        self._chunk = index // chunk_rows  # ascending
-        self.shape = (len(index), backend.d)
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        step = max(1, _PIECE_BYTES // (4 * self._backend.d))
-        stop = 0
-        while (start := stop) < len(self._index):
-            last = min(start + step, len(self._index)) - 1
-            # To the end of a chunk, so that none is read twice.
-            stop = int(np.searchsorted(self._chunk, self._chunk[last], side="right"))
-            yield self._backend.gather(self._index[start:stop])
 
 
 class ModelFactory:
@@ -60,8 +42,17 @@ class ModelFactory:
             "n_train": dataset.n,
         }
 
-    def save(self, state: State | ClassStates, problem: Problem | OneVsRest, path: Path) -> None:
-        """Write the model at `state`, an iterate of `problem`."""
+    def save(
+        self,
+        state: State | ClassStates,
+        problem: Problem | OneVsRest,
+        path: Path,
+        is_last: bool = False,
+    ) -> None:
+        """Write the model at `state`, an iterate of `problem`.
+
+        After the last one there is no pass any more that would notice rows that have changed.
+        """
         support, coef = problem.coefficients(state)  # type: ignore[arg-type]
         model = Model(
             np.empty((0, self._backend.d), np.float32),
@@ -73,7 +64,21 @@ class ModelFactory:
             self._about | {"iteration": state.iteration, "n_working": state.n_working},
             _shift(problem.intercept * coef.sum(axis=-1)),
         )
-        write_model(model, Gathered(self._backend, support, self._dataset.chunk_rows), path)
+        step = max(1, _PIECE_BYTES // (4 * self._backend.d))
+        rows: InPieces = Gathered(self._backend, support, step, self._dataset.chunk_rows)
+        write_model(model, _Checked(rows, self._dataset, support) if is_last else rows, path)
+
+
+class _Checked:
+    """Rows that are looked at once more before their file gets its name."""
+
+    def __init__(self, rows: InPieces, dataset: Dataset, index: np.ndarray) -> None:
+        self.shape, self.dtype = rows.shape, rows.dtype
+        self._rows, self._dataset, self._index = rows, dataset, index
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        yield from self._rows
+        self._dataset.check_again(self._index)
 
 
 def _shift(total: np.ndarray) -> Intercept:

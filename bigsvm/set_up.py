@@ -1,6 +1,6 @@
 """From a config to a training: the data, who serves it, the problem, the schedule, the state."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numba
@@ -22,7 +22,7 @@ from bigsvm.memory import MemoryPlan, plan_memory
 from bigsvm.model_factory import ModelFactory
 from bigsvm.run_dir import RunDir
 from bigsvm.solvers import ARITHMETIC, EXACT_UP_TO
-from bigsvm.solvers.block import BlockSchedule
+from bigsvm.solvers.block import HOT_ROWS, BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.in_turns import BlockInTurns, ExactInTurns
@@ -164,18 +164,22 @@ def _backend(
     memory = plan_memory(
         solver.memory_limit + held,
         dataset,
-        6 * solver.hot_set if solver.schedule == "block" else 0,
+        HOT_ROWS * solver.hot_set if solver.schedule == "block" else 0,
         bytes_a_pattern(config.model) * sums,
         sums=sums,
     )
     if cluster is None:
-        return LocalBackend(dataset, kernel, memory.resident, solver.threads), memory
+        at_once = memory.rows_at_once
+        return LocalBackend(dataset, kernel, memory.resident, solver.threads, at_once), memory
     from bigsvm.backends.dask import DaskBackend
 
     assert config.data.train is not None
     store = as_seen_from_anywhere(config.data.train)
-    backend = DaskBackend(dataset, store, kernel, cluster, solver.memory_limit, sums)
-    return backend, MemoryPlan(0, memory.resident + memory.solver)  # no rows are kept here
+    backend = DaskBackend(
+        dataset, store, kernel, cluster, solver.memory_limit, sums, memory.rows_at_once
+    )
+    # No rows are kept here.
+    return backend, replace(memory, resident=0, solver=memory.resident + memory.solver)
 
 
 def _problem(

@@ -74,10 +74,15 @@ class StoredRows:
         for start in range(0, self.n, self.chunk_rows):
             yield start, min(start + self.chunk_rows, self.n)
 
-    def gather(self, indices: np.ndarray) -> np.ndarray:
-        """The rows `indices` in the order asked, (q, d) float32; each chunk is read once."""
+    def gather(
+        self, indices: np.ndarray, out: np.ndarray | None = None, at: np.ndarray | None = None
+    ) -> np.ndarray:
+        """The rows `indices` in the order asked, (q, d) float32; each chunk is read once.
+
+        With `out` they are written there, to the rows `at` of it.
+        """
         indices = np.asarray(indices, dtype=np.int64)
-        rows = np.empty((len(indices), self.d), dtype=np.float32)
+        rows = np.empty((len(indices), self.d), dtype=np.float32) if out is None else out
         if len(indices) == 0:
             return rows
         order = np.argsort(indices, kind="stable")
@@ -85,6 +90,7 @@ class StoredRows:
         if ordered[0] < 0 or ordered[-1] >= self.n:
             raise IndexError(f"row {ordered[0]} or {ordered[-1]} of {self.path}: it has {self.n}")
         edges = np.flatnonzero(np.diff(ordered // self.chunk_rows)) + 1
+        order = order if at is None else at[order]
         spans = list(zip(np.split(ordered, edges), np.split(order, edges), strict=True))
 
         def pick(span: tuple[np.ndarray, np.ndarray]) -> None:
@@ -98,11 +104,27 @@ class StoredRows:
             chunk = first // self.chunk_rows * self.chunk_rows
             if (whole := (chunk, min(chunk + self.chunk_rows, self.n))) in self._checksums:
                 first, stop = whole  # which can be checked
-            rows[places] = self.read(first, stop)[wanted - first]
+            block = self.read(first, stop)
+            for some in range(0, len(wanted), few := rows_of_about(PIECE_BYTES, self.d)):
+                # Of all at once there would be a copy in between, as large as the chunk.
+                rows[places[some : some + few]] = block[wanted[some : some + few] - first]
 
         for _ in prefetched(pick, spans, self.readers):
             pass
         return rows
+
+    def check_again(self, indices: np.ndarray) -> None:
+        """Refuse rows that are not what they were when this began.
+
+        Those that `gather` picks one by one are not checked there. Whatever a solver does with them
+        ends in a pass, which reads and checks all that is not in memory; a model does not.
+        """
+        if self._plain is None:
+            return
+        chunks = np.unique(np.asarray(indices) // self.chunk_rows) * self.chunk_rows
+        spans = [(start, min(start + self.chunk_rows, self.n)) for start in chunks.tolist()]
+        for _ in prefetched(lambda span: self.read(*span), spans, self.readers):
+            pass
 
     def read(self, start: int, stop: int, space: np.ndarray | None = None) -> np.ndarray:
         """Rows start to stop, a C-contiguous (stop - start, d) float32 array.

@@ -116,7 +116,7 @@ def train(
             warn_of_useless_kernel(outcome.final, training.problem, display)
         summary = summarise(training, outcome, dataset.classes)
         if outcome.status != "interrupted":
-            training.save_model(outcome.final, run_dir.model)
+            training.save_model(outcome.final, run_dir.model, is_last=True)
             if test is not None:
                 summary["accuracy"] = accuracy(load_model(run_dir.model), test)
         run_dir.write_text(run_dir.summary, json.dumps(summary, indent=2) + "\n")

@@ -115,9 +115,9 @@ class Training:
                 return "time_limit", now
         return "converged", self.state
 
-    def save_model(self, state: Iterate, path: Path) -> None:
+    def save_model(self, state: Iterate, path: Path, is_last: bool = False) -> None:
         """Write the model at an iterate of this round."""
-        self.models.save(state, self.problem, path)
+        self.models.save(state, self.problem, path, is_last)
 
     def _next_round(self, solved: Iterate) -> bool:
         """Go on to the next round of a re-weighted SVM, if there is one."""

@@ -60,8 +60,9 @@ SHARES = {"none": 16, "local": 1, "outside": 3}
 IN_MEMORY = ["-m", "bigsvm.train"]
 STREAMED = [
     "-c",
-    "import sys; from bigsvm import cli, memory, train; plan = memory.plan_memory; "
-    "memory.plan_memory = lambda *p, **k: memory.MemoryPlan(0, plan(*p, **k).solver); "
+    "import sys; from dataclasses import replace; "
+    "from bigsvm import cli, memory, train; plan = memory.plan_memory; "
+    "memory.plan_memory = lambda *p, **k: replace(plan(*p, **k), resident=0); "
     "sys.exit(cli.run(train.main))",
 ]
 # Forms of one and the same data.

@@ -21,6 +21,7 @@ from bigsvm.fit import FitOptions, fit_signs
 from bigsvm.fit_classes import fit_classes
 from bigsvm.kernels import Kernel, block_of, products
 from bigsvm.labels import signs_of
+from bigsvm.sealed import InPieces
 
 
 class Counting(InMemoryBackend):
@@ -32,8 +33,8 @@ class Counting(InMemoryBackend):
         self.values += len(rows) * self.n
         super().columns(rows, out, slots)
 
-    def matvec(self, rows: np.ndarray, coef: np.ndarray) -> np.ndarray:
-        self.values += len(rows) * self.n
+    def matvec(self, rows: np.ndarray | InPieces, coef: np.ndarray) -> np.ndarray:
+        self.values += rows.shape[0] * self.n
         return super().matvec(rows, coef)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.kernels import Kernel
+from bigsvm.sealed import InPieces
 
 
 def digits(rows: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -33,7 +34,7 @@ class Counting:
     def __init__(self, x: np.ndarray, kernel: Kernel) -> None:
         self._inner = InMemoryBackend(np.ascontiguousarray(x, np.float32), kernel)
         self.n, self.d = self._inner.n, self._inner.d
-        self.gather = self._inner.gather
+        self.gather, self.rows_at_once = self._inner.gather, self._inner.rows_at_once
         self.columns_computed = 0
         self.passes: list[np.ndarray] = []
 
@@ -41,8 +42,8 @@ class Counting:
         self.columns_computed += len(rows)
         self._inner.columns(rows, out, slots)
 
-    def matvec(self, rows: np.ndarray, coef: np.ndarray) -> np.ndarray:
-        self.passes.append(rows.copy())
+    def matvec(self, rows: InPieces, coef: np.ndarray) -> np.ndarray:
+        self.passes.append(np.concatenate([*rows]))
         return self._inner.matvec(rows, coef)
 
     @property

@@ -34,8 +34,11 @@ class Rows:
     def read_panels(self, start, stop, panels, space):
         return panels_of(self.read(start, stop))
 
-    def gather(self, indices):
-        return self.x[indices]
+    def gather(self, indices, out=None, at=None):
+        if out is None:
+            return self.x[indices]
+        out[at] = self.x[indices]
+        return out
 
 
 def problem_of(x, y, kernel, C=1.0, algorithm="mfw", tolerance=1e-5, **backend) -> Problem:

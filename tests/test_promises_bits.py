@@ -61,7 +61,7 @@ exact._WORTH_THREADS = 0  # use them for few patterns too
 resident, columns = int(sys.argv.pop(1)), int(sys.argv.pop(1))
 if columns:
     memory.plan_memory = lambda limit, data, *rest, **more: memory.MemoryPlan(
-        resident, columns * 4 * data.n
+        resident, columns * 4 * data.n, 24
     )
 
 steps, threads = exact.steps, set()

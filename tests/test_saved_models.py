@@ -11,9 +11,14 @@ from small_run import make_store
 
 from bigsvm import model_factory
 from bigsvm.backends.in_memory import InMemoryBackend
+from bigsvm.backends.local import LocalBackend
+from bigsvm.errors import UserError
+from bigsvm.fingerprint import verified_fingerprint
 from bigsvm.kernels import Kernel
 from bigsvm.model import Model, load_model
 from bigsvm.model_factory import ModelFactory
+from bigsvm.prepare import prepare
+from bigsvm.prepare_options import PrepareOptions
 from bigsvm.store import open_dataset
 
 KERNEL = Kernel("rbf", 0.5)
@@ -53,3 +58,24 @@ def test_in_pieces_the_bytes_are_those_of_the_whole(
     assert all(len(indices) <= 10 + CHUNK for indices in backend.asked)
     whole.save(tmp_path / "whole")
     assert (tmp_path / "pieces").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_the_last_model_is_not_made_of_rows_that_have_changed(tmp_path: Path) -> None:
+    """A few rows are read by themselves, unchecked; and after the last model comes no pass."""
+    options = PrepareOptions(rows=600, features=5, chunk_rows=200, compression="none")
+    prepare("synthetic", tmp_path / "s.zarr", options)
+    support, coef = np.array([7, 390]), np.ones(2)
+    state: Any = SimpleNamespace(iteration=300, n_working=400)
+    problem: Any = SimpleNamespace(coefficients=lambda _: (support, coef), intercept=0.0)
+    with open_dataset(tmp_path / "s.zarr") as data:
+        verified_fingerprint(data)
+        backend = LocalBackend(data, KERNEL, 0)
+        factory = ModelFactory(data, backend, asdict(KERNEL), {"algorithm": "mfw"})
+        factory.save(state, problem, tmp_path / "model", is_last=True)
+        chunk = tmp_path / "s.zarr" / "train" / "X" / "c" / "1" / "0"
+        rows = np.fromfile(chunk, np.float32)
+        rows[190 * 5] += 1
+        rows.tofile(chunk)
+        with pytest.raises(UserError, match="rows 200 to 400 are not what they were"):
+            factory.save(state, problem, tmp_path / "changed", is_last=True)
+    assert not (tmp_path / "changed").exists()

@@ -5,17 +5,21 @@ there, and the sums, back: one task a worker, and nothing of it is kept on the c
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bigsvm.backends import worker
 from bigsvm.backends.local import LocalBackend
+from bigsvm.backends.sums import as_columns, weights_of
 from bigsvm.backends.worker import Stretch
 from bigsvm.cluster import Cluster
 from bigsvm.errors import ClusterLost
+from bigsvm.gathered import with_coefficients
 from bigsvm.kernels import LANES, Kernel
+from bigsvm.sealed import InPieces
 from bigsvm.store import Dataset
 
 # With at least so many chunks a worker, stretches end where chunks do: no chunk is read twice. With
@@ -37,6 +41,8 @@ class DaskBackend:
         Bytes for the process of each worker.
     sums : int
         How many a pass makes of every kernel value: they take memory, too.
+    rows_at_once : int
+        See `Backend`.
 
     Attributes
     ----------
@@ -54,8 +60,10 @@ class DaskBackend:
         cluster: Cluster,
         memory_limit: int,
         sums: int = 1,
+        rows_at_once: int = 2**15,
     ) -> None:
         self.n, self.d = dataset.n, dataset.d
+        self.rows_at_once = rows_at_once
         self.passes, self.overhead = 0, 0.0
         self._dataset = dataset
         self._store = store
@@ -98,18 +106,33 @@ class DaskBackend:
         except ClusterLost:
             LocalBackend(self._dataset, self._kernel, 0).columns(rows, out, slots)
 
-    def matvec(self, rows: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    def matvec(self, rows: np.ndarray | InPieces, coef: np.ndarray) -> np.ndarray:
         """See `Backend`; `ClusterLost` where it is, for no state changes before a pass is whole."""
         begin = time.monotonic()
-        sums = np.empty((*coef.shape[1:], self.n))
+        sums = np.zeros((*coef.shape[1:], self.n))
         slowest = 0.0
-        for stretch, seconds, part in self._served(worker.matvec, lambda _: (rows, coef)):
-            sums[..., stretch.start : stretch.stop] = part
-            slowest = max(slowest, seconds)
+        for function, arguments in self._of_pieces(rows, coef, sums):
+            served = self._served(function, arguments)
+            for stretch, _, part in served:
+                sums[..., stretch.start : stretch.stop] = part
+            slowest += max(seconds for _, seconds, _ in served)
         taken = time.monotonic() - begin
         self.passes += 1
         self.overhead += taken - slowest
         return sums
+
+    def _of_pieces(
+        self, rows: np.ndarray | InPieces, coef: np.ndarray, sums: np.ndarray
+    ) -> Iterator[tuple[Callable, Callable[[Stretch], tuple]]]:
+        """What to ask of the workers, one after the other; `sums` are the answers before."""
+        if self._kernel.name == "linear":
+            weights = weights_of(rows, as_columns(coef))
+            yield worker.linear, lambda _: (weights,)
+            return
+        before = None
+        for piece, its_coef in with_coefficients(rows, coef):
+            yield worker.matvec, partial(_with_sums, piece, its_coef, before)
+            before = sums
 
     @property
     def overhead_a_pass(self) -> float | None:
@@ -157,3 +180,12 @@ class DaskBackend:
             self._store, self._seen, remembered, self._kernel, start, stop, self._memory_limit,
             threads, self._sums,
         )  # fmt: skip
+
+
+def _with_sums(
+    rows: np.ndarray, coef: np.ndarray, before: np.ndarray | None, stretch: Stretch
+) -> tuple[np.ndarray, ...]:
+    """What `worker.matvec` is given for a stretch; `before` are the sums of all patterns so far."""
+    if before is None:
+        return rows, coef
+    return rows, coef, before[..., stretch.start : stretch.stop]

@@ -3,11 +3,15 @@
 import numpy as np
 
 from bigsvm import kernels
+from bigsvm.backends.sums import add_sums, as_columns
 from bigsvm.kernels import Kernel, block_of
+from bigsvm.sealed import InPieces
 
 
 class InMemoryBackend:
     """Serves rows (n, d) float32 from memory; see `Backend`."""
+
+    rows_at_once = 2**15
 
     def __init__(self, rows: np.ndarray, kernel: Kernel) -> None:
         self.n, self.d = rows.shape
@@ -23,9 +27,9 @@ class InMemoryBackend:
         """See `Backend`."""
         kernels.columns(self._kernel, self._block, rows, out, slots)
 
-    def matvec(self, rows: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    def matvec(self, rows: np.ndarray | InPieces, coef: np.ndarray) -> np.ndarray:
         """See `Backend`."""
-        columns = coef[:, None] if coef.ndim == 1 else coef
+        columns = as_columns(coef)
         sums = np.zeros((columns.shape[1], self.n))
-        kernels.products(self._kernel, self._block, rows, columns, sums)
+        add_sums(self._kernel, lambda: [self._block], rows, columns, sums)
         return sums if coef.ndim == 2 else sums[0]

@@ -7,8 +7,10 @@ from queue import SimpleQueue
 import numpy as np
 
 from bigsvm import kernels
+from bigsvm.backends.sums import add_sums, as_columns
 from bigsvm.kernels import LANES, Block, Kernel, block_of
 from bigsvm.prefetch import prefetched
+from bigsvm.sealed import InPieces
 from bigsvm.store import Dataset
 from bigsvm.threads import available_threads, threads
 
@@ -25,12 +27,20 @@ class LocalBackend:
         the background, while the one before them is computed.
     threads : int or None
         None: all cores.
+    rows_at_once : int
+        See `Backend`.
     """
 
     def __init__(
-        self, dataset: Dataset, kernel: Kernel, resident_bytes: int, threads: int | None = None
+        self,
+        dataset: Dataset,
+        kernel: Kernel,
+        resident_bytes: int,
+        threads: int | None = None,
+        rows_at_once: int = 2**15,
     ) -> None:
         self.n, self.d = dataset.n, dataset.d
+        self.rows_at_once = rows_at_once
         self._dataset = dataset
         self._kernel = kernel
         self._threads = min(threads or available_threads(), available_threads())
@@ -61,7 +71,7 @@ class LocalBackend:
                 rows[here] = block.panels[panel, :, lane]
                 absent &= ~here
         if absent.any():
-            rows[absent] = self._dataset.gather(indices[absent])
+            self._dataset.gather(indices[absent], rows, np.flatnonzero(absent))
         return rows
 
     def columns(self, rows: np.ndarray, out: np.ndarray, slots: np.ndarray) -> None:
@@ -70,14 +80,23 @@ class LocalBackend:
             for block in self._blocks():
                 kernels.columns(self._kernel, block, rows, out, slots)
 
-    def matvec(self, rows: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    def matvec(self, rows: np.ndarray | InPieces, coef: np.ndarray) -> np.ndarray:
         """See `Backend`."""
-        columns = coef[:, None] if coef.ndim == 1 else coef
+        columns = as_columns(coef)
         sums = np.zeros((columns.shape[1], self.n))
+        self.add_sums(rows, columns, sums)
+        return sums if coef.ndim == 2 else sums[0]
+
+    def add_sums(self, rows: np.ndarray | InPieces, coef: np.ndarray, sums: np.ndarray) -> None:
+        """Add those of `matvec` for coefficients (q, sums) to others, of rows before these."""
+        with threads(self._threads):
+            add_sums(self._kernel, self._blocks, rows, coef, sums)
+
+    def add_linear(self, weights: np.ndarray, sums: np.ndarray) -> None:
+        """The same for weight vectors (sums, d) of the linear kernel."""
         with threads(self._threads):
             for block in self._blocks():
-                kernels.products(self._kernel, block, rows, columns, sums)
-        return sums if coef.ndim == 2 else sums[0]
+                kernels.linear_products(block, weights, sums)
 
     def _blocks(self) -> Iterator[Block]:
         yield from self._resident.values()

@@ -16,6 +16,7 @@ import numpy as np
 
 import bigsvm
 from bigsvm.backends.local import LocalBackend
+from bigsvm.backends.sums import as_columns
 from bigsvm.errors import UserError
 from bigsvm.kernels import Kernel, warm_up
 from bigsvm.memory import plan_memory
@@ -75,8 +76,8 @@ class _Part(Dataset):
     def read_panels(self, start: int, stop: int, *spaces: Any) -> np.ndarray:
         return self._whole.read_panels(self._start + start, self._start + stop, *spaces)
 
-    def gather(self, indices: np.ndarray) -> np.ndarray:
-        return self._whole.gather(self._start + np.asarray(indices))
+    def gather(self, indices: np.ndarray, *where: Any) -> np.ndarray:
+        return self._whole.gather(self._start + np.asarray(indices), *where)
 
     def hold_to(self, remembered: dict[tuple[int, int], int]) -> None:
         """Refuse, now or whenever they are read, rows that are not those the driver saw.
@@ -123,11 +124,29 @@ def columns(stretch: Stretch, rows: np.ndarray) -> tuple[float, np.ndarray]:
         return time.monotonic() - begin, part
 
 
-def matvec(stretch: Stretch, rows: np.ndarray, coef: np.ndarray) -> tuple[float, np.ndarray]:
-    """Seconds taken, and the kernel products of the patterns in the stretch."""
+def matvec(
+    stretch: Stretch, rows: np.ndarray, coef: np.ndarray, before: np.ndarray | None = None
+) -> tuple[float, np.ndarray]:
+    """Seconds taken, and the kernel products of the patterns in the stretch.
+
+    With `before`, the products with the rows ahead of these, the sums go on from there.
+    """
     with one_at_a_time:
         begin = time.monotonic()
-        sums = _served(stretch).matvec(rows, coef)
+        if before is None:
+            sums = _served(stretch).matvec(rows, coef)
+        else:
+            sums = before.copy()  # what Dask hands over may be read-only
+            _served(stretch).add_sums(rows, as_columns(coef), np.atleast_2d(sums))
+        return time.monotonic() - begin, sums
+
+
+def linear(stretch: Stretch, weights: np.ndarray) -> tuple[float, np.ndarray]:
+    """Seconds taken, and the products of the patterns in the stretch with weight vectors."""
+    with one_at_a_time:
+        begin = time.monotonic()
+        sums = np.zeros((len(weights), stretch.stop - stretch.start))
+        _served(stretch).add_linear(weights, sums)
         return time.monotonic() - begin, sums
 
 

@@ -15,7 +15,10 @@ from copy import copy
 
 import numpy as np
 
+from bigsvm.backends import Backend
 from bigsvm.backends.in_memory import InMemoryBackend
+from bigsvm.backends.part import PartOfBackend
+from bigsvm.gathered import Gathered
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule, overflowed
@@ -23,6 +26,8 @@ from bigsvm.solvers.hot_set import Excursion, HotSet, Wanted
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT, State
 
+# A hot set has at most so many patterns for each that its width names.
+HOT_ROWS = 6
 # Leave a hot set when its gap has come down to this share of the whole one: what comes after would
 # be undone by the next one.
 _ENOUGH = 0.7
@@ -89,40 +94,51 @@ class BlockSchedule:
         closed = self.stop_test(state)
         while not closed:
             if self.holds_all(state):
-                space = space_for_columns(self._memory, len(problem.y))
-                yield from ExactSchedule(problem, space).run(state, pause)
+                yield from ExactSchedule(problem, self.space_for_all()).run(state, pause)
                 return
             away = self.set_out(state)
-            rows = problem.backend.gather(away.hot.index)
+            hot = self.serve(away)
             due = pause(state.iteration)
-            for _ in self.steps(away, rows, pause):
+            for _ in self.steps(away, hot, pause):
                 if away.part.iteration >= due:
                     yield away.ahead
                     due = pause(away.part.iteration)
                 else:
                     yield state  # nothing new, but a moment to be interrupted at
-            closed = self.settle(away, self._product(away, rows))
+            closed = self.settle(away, self._product(away, hot))
+            del hot  # or it would be in memory beside the next
             yield state
 
     def holds_all(self, state: State) -> bool:
         """Whether a hot set would hold all patterns."""
-        return 6 * state.hot_set >= len(self._problem.y)
+        return HOT_ROWS * state.hot_set >= len(self._problem.y)
 
     def set_out(self, state: State) -> Excursion:
         """Choose a hot set."""
         hot = self._choose(state)
         return Excursion(state, hot, state.of(hot.index))
 
+    def serve(self, away: Excursion) -> Backend:
+        """Its patterns: in memory; but where hot sets have been widened beyond it, from the data.
+
+        That they are widened must not depend on the memory: it is part of the bits.
+        """
+        backend, index = self._problem.backend, away.hot.index
+        if self._rows_and_panels(away.state) + 2 * 4 * len(index) > self._memory:
+            return PartOfBackend(backend, index, self._kernel)
+        return InMemoryBackend(backend.gather(index), self._kernel)
+
     def steps(
-        self, away: Excursion, rows: np.ndarray, pause: Callable[[int], int]
+        self, away: Excursion, served: Backend, pause: Callable[[int], int]
     ) -> Iterator[None]:
         """Exact iterations on the hot set, until it has given what it has to give.
 
-        `rows` are its patterns.
+        `served` serves its patterns.
         """
         hot, part = away.hot, away.part
-        problem = self._problem.part(hot.index, InMemoryBackend(rows, self._kernel))
-        schedule = ExactSchedule(problem, self._space_for(len(rows)))
+        problem = self._problem.part(hot.index, served)
+        taken = self._rows_and_panels(away.state) if isinstance(served, InMemoryBackend) else 0
+        schedule = ExactSchedule(problem, self._space_for(len(hot.index), taken))
         # It must look at the very iteration from which it may leave: else the pauses would decide.
         pause_or_leave = lambda i: min(  # noqa: E731
             pause(i), hot.earliest if i < hot.earliest else max(i + 1, hot.last)
@@ -167,19 +183,29 @@ class BlockSchedule:
     def _is_the_end(self, away: Excursion) -> bool:
         return away.hot.is_final and away.part.gap <= self._problem.tolerance
 
-    def _product(self, away: Excursion, rows: np.ndarray) -> np.ndarray:
+    def _product(self, away: Excursion, served: Backend) -> np.ndarray:
         """A pass over the data."""
         wanted = self.wanted(away)
         if wanted.afresh:
             return self._problem.gradient(away.ahead.alpha)
         here = np.searchsorted(away.hot.index, wanted.index)
-        return self._problem.gradient_change(wanted.index, wanted.alpha, rows[here])
+        rows = Gathered(served, here, self._problem.backend.rows_at_once)
+        return self._problem.gradient_change(wanted.index, wanted.alpha, rows)
 
-    def _space_for(self, n: int) -> np.ndarray:
-        """Space for columns, the same from pass to pass."""
-        rows_and_panels = 2 * 4 * n * self._problem.backend.d
-        wanted = space_for_columns(self._memory - rows_and_panels, n)
-        if len(wanted) > len(self._space.floats):
+    def _rows_and_panels(self, state: State) -> int:
+        """The bytes of a hot set of that width, at most."""
+        return 2 * 4 * HOT_ROWS * state.hot_set * self._problem.backend.d
+
+    def space_for_all(self) -> np.ndarray:
+        """Space for columns of all patterns."""
+        return self._space_for(len(self._problem.y), 0)
+
+    def _space_for(self, n: int, taken: int) -> np.ndarray:
+        """Space for columns of n patterns, the same from pass to pass; `taken` is not for it."""
+        wanted = space_for_columns(self._memory - taken, n)
+        kept = self._space.floats.nbytes
+        # What was written to stays in memory: beside wider hot sets the old space is too large.
+        if kept < wanted.nbytes or kept > max(self._memory - taken, wanted.nbytes):
             self._space.floats = wanted
         return self._space.floats[: len(wanted)]
 
@@ -231,7 +257,7 @@ class BlockSchedule:
     def _sample(self, state: State) -> HotSet:
         """Patterns drawn by a fixed rule, as many of either class."""
         y, takes_part = self._problem.y, self._problem.signs != 0
-        count = max(1, min(len(y) // _SAMPLED, 6 * state.hot_set) // 2)
+        count = max(1, min(len(y) // _SAMPLED, HOT_ROWS * state.hot_set) // 2)
         drawn = _Drawn(len(y))
         chosen = [lowest(drawn, of_class & takes_part, count) for of_class in (y < 0, y > 0)]
         index = np.unique(np.concatenate([*chosen, np.flatnonzero(state.role == SUPPORT)]))

@@ -8,7 +8,7 @@ from bigsvm.backends import Backend
 from bigsvm.kernels import PACK
 
 # Columns fetched together: whole packs of the kernels, and most of the guesses are used.
-_BATCH = 4 * PACK
+BATCH = 4 * PACK
 
 
 def space_for_columns(nbytes: int, n: int) -> np.ndarray:
@@ -52,7 +52,7 @@ class ColumnCache:
             if self.slot[i] >= 0:
                 self.last_used[self.slot[i]] = now
         self.slot[missing] = len(self.last_used)  # not to be guessed
-        spare = min(_BATCH, len(self.last_used) - 2) - len(missing)
+        spare = min(BATCH, len(self.last_used) - 2) - len(missing)
         guesses = likely(spare) if spare > 0 else np.empty(0, np.int64)
         wanted = np.concatenate([np.array(missing), guesses])
         slots = self._slots_for(len(wanted))

@@ -12,7 +12,6 @@ import numpy as np
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.class_states import ClassStates
-from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.hot_set import Excursion
 from bigsvm.solvers.one_vs_rest import OneVsRest
@@ -94,7 +93,6 @@ class BlockInTurns:
         first = BlockSchedule(problem.classes[0], kernel, memory)
         self._schedules = [first.sibling(of_class) for of_class in problem.classes]
         self._problem = problem
-        self._memory = memory
         self._limit = limit
 
     def run(self, states: ClassStates, pause: Pause = _never) -> Iterator[ClassStates]:
@@ -121,7 +119,7 @@ class BlockInTurns:
                 if waiting:
                     yield self._pass(states, away, waiting)
                 wide = {k for k in going if self._schedules[k].holds_all(states.classes[k])}
-                space = space_for_columns(self._memory, self._problem.backend.n)
+                space = self._schedules[k].space_for_all()
                 exact = ExactInTurns(self._problem, space, self._limit)
                 yield from exact.run(replace(states, away=dict(away)), pause, wide)
                 continue
@@ -150,9 +148,9 @@ class BlockInTurns:
     ) -> Iterator[ClassStates]:
         """Steps on the hot set of class k."""
         others = now.iteration - out.part.iteration
-        rows = self._problem.backend.gather(out.hot.index)
+        served = self._schedules[k].serve(out)
         until = lambda i: min(pause(others + i) - others, self._limit)  # noqa: E731
-        for _ in self._schedules[k].steps(out, rows, until):
+        for _ in self._schedules[k].steps(out, served, until):
             yield now
             if out.part.iteration >= self._limit:
                 return

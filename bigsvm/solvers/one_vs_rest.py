@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from bigsvm.backends import Backend
+from bigsvm.gathered import Gathered
 from bigsvm.labels import signs_of
 from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.hot_set import Wanted
@@ -102,7 +103,8 @@ class OneVsRest:
             here = np.isin(w.index, rows, assume_unique=True)
             index, alpha = w.index[here], w.alpha[here]
             coef[np.searchsorted(rows, index), column] = self.classes[k].dual_coef(index, alpha)
-        return self.backend.matvec(self.backend.gather(rows), coef)
+        gathered = Gathered(self.backend, rows, self.backend.rows_at_once)
+        return self.backend.matvec(gathered, coef)
 
     def coefficients(self, states: ClassStates) -> tuple[np.ndarray, np.ndarray]:
         """The support vectors of all classes, and what each decision multiplies them with.

@@ -8,9 +8,12 @@ import numpy as np
 
 from bigsvm.backends import Backend
 from bigsvm.errors import UserError
+from bigsvm.gathered import Gathered
+from bigsvm.sealed import InPieces
 from bigsvm.solvers.state import IDLE, SUPPORT, WORKING, State
 
-# Rows gathered at once, whatever the memory limit: the order of a sum is part of its bits.
+# Rows summed up before what they give is added to the rest, whatever the memory limit: the order of
+# a sum is part of its bits. How many of them are gathered at once is up to the memory.
 ROWS = 2**15
 
 
@@ -145,10 +148,10 @@ class Problem:
         return total
 
     def gradient_change(
-        self, index: np.ndarray, change: np.ndarray, rows: np.ndarray | None = None
+        self, index: np.ndarray, change: np.ndarray, rows: InPieces | None = None
     ) -> np.ndarray:
         """What ``alpha[index] += change`` adds to the gradient; `rows` are those patterns."""
-        rows = self.backend.gather(index) if rows is None else rows
+        rows = Gathered(self.backend, index, self.backend.rows_at_once) if rows is None else rows
         coef = self.dual_coef(index, change)
         return self.of_product(self.backend.matvec(rows, coef), index, change)
 
@@ -181,22 +184,20 @@ class Problem:
 
     def verified(self, state: State, final: State) -> Verified:
         """Recompute the gradient of `final`: `state`, or one ahead of it whose gradient is not."""
-        if final is not state:
-            final = self._caught_up(state, final)
         if final.drift is None:
             gradient = self.gradient(final.alpha)
-            drift = largest_difference(gradient, final.gradient)
+            # Not before: beside the sums of a long gradient it would be one array too many.
+            running = state.gradient if final is state else self._caught_up(state, final)
+            drift = largest_difference(gradient, running)
             final = replace(final, gradient=gradient, drift=drift)
         return Verified(final, *self.stop_test(final, final.gradient))
 
-    def _caught_up(self, state: State, ahead: State) -> State:
-        """A state ahead of another, with the gradient that belongs to it."""
-        change = ahead.alpha - state.alpha
-        moved = np.flatnonzero(change)
-        change = change[moved]
-        gradient = self.gradient_change(moved, change)
+    def _caught_up(self, state: State, ahead: State) -> np.ndarray:
+        """The running gradient of a state ahead of another, which has one."""
+        moved = np.flatnonzero(ahead.alpha != state.alpha)
+        gradient = self.gradient_change(moved, ahead.alpha[moved] - state.alpha[moved])
         gradient += state.gradient
-        return replace(ahead, gradient=gradient)
+        return gradient
 
     def _roles(self, alpha: np.ndarray) -> np.ndarray:
         role = np.full(len(alpha), WORKING if self.algorithm == "fw" else IDLE, np.int8)
