@@ -20,7 +20,9 @@ def weights_of_rows(name: str, given: Any, n: int) -> np.ndarray | None:
     """
     if given is None:
         return None
-    values = np.full(n, given) if np.ndim(given) == 0 else np.asarray(given)
+    values = np.asarray(given)
+    if values.ndim == 0:
+        values = np.full(n, values)
     if values.shape != (n,):
         raise ValueError(f"{name} has shape {values.shape}, and there are {n} rows; give one a row")
     if values.dtype.kind not in "fiub":

@@ -198,11 +198,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise UserError(f"--set {arguments.set[0]}: is for --cluster, which is not given")
     from bigsvm.compiling import announced
 
-    with cleaning_up_when_terminated(), announced():
+    with cleaning_up_when_terminated():
         if arguments.quiet:
             predict(*asked, **kept)
             return 0
-        with shown_progress() as progress:
+        with shown_progress() as progress, announced():
             summary = predict(*asked, **kept, progress=progress)
     print(summary)
     return 0

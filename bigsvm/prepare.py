@@ -302,11 +302,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = (arguments.source, arguments.store, options, arguments.test_file)
     from bigsvm.compiling import announced
 
-    with cleaning_up_when_terminated(), announced():
+    with cleaning_up_when_terminated():
         if arguments.quiet:
             prepare(*asked, overwrite=arguments.overwrite)
             return 0
-        with shown_progress() as progress:
+        with shown_progress() as progress, announced():
             summary = prepare(*asked, progress=progress, overwrite=arguments.overwrite)
     print(summary)
     return 0

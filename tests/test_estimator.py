@@ -298,7 +298,7 @@ def test_values_beyond_float32_are_refused(heart: tuple) -> None:
 
 def test_a_decision_of_0_is_the_second_class_everywhere(tmp_path: Path) -> None:
     model = BigSVC(kernel="linear").fit([[1.0], [2.0], [-1.0], [-2.0]], ["a", "a", "b", "b"])
-    nowhere = np.zeros((1, 1), np.float32)
+    nowhere = np.zeros((1, 1))
     assert model.decision_function(nowhere) == [0.0]
     model.to_model().save(tmp_path / "m.safetensors")
     export(tmp_path / "m.safetensors", tmp_path / "m.onnx")

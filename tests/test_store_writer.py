@@ -100,9 +100,12 @@ def test_interrupted_while_a_store_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "s.zarr", n=10)
+    replace = Path.replace
 
-    def interrupted(path: Path, target: Path) -> None:
-        raise KeyboardInterrupt
+    def interrupted(path: Path, target: Path) -> Path:
+        if target == tmp_path / "s.zarr":
+            raise KeyboardInterrupt
+        return replace(path, target)
 
     monkeypatch.setattr(Path, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
