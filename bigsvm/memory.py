@@ -13,6 +13,9 @@ from bigsvm.solvers.column_cache import BATCH
 from bigsvm.solvers.problem import ROWS
 from bigsvm.store import Dataset
 
+# The interpreter and its libraries take some 20 MiB more or less from one start to the next.
+_MARGIN = 1.1
+
 
 @dataclass(frozen=True)
 class MemoryPlan:
@@ -74,10 +77,10 @@ def plan_memory(
     # A row of a hot set is there as gathered and in a panel; its columns are short.
     hot = min(hot_rows, dataset.n)
     least = 4 * hot * (2 * dataset.d + 2) if hot else 2 * 4 * dataset.n
-    # What a pass gives, ahead of being added to the gradient; of many rows it is two of them, ahead
-    # of being added to each other. And the coefficients and roles of a hot set's last iterate.
-    in_a_pass = 8 if dataset.n <= ROWS else 2 * 8
-    product = ((in_a_pass + (9 if hot else 0)) * sums + weights) * dataset.n
+    # What a pass gives, ahead of being added to the gradient. What else is as long as the data for
+    # moments, at most 17 bytes a pattern (the last iterate of a hot set, and the sums of a gradient
+    # that is recomputed), counts as state: ten million patterns are to fit into a laptop's 512 MiB.
+    product = (8 * sums + weights) * dataset.n
     coefficients = 8 * sums * min(ROWS, dataset.n)
     held = _settled_resident_set() if held is None else held
     available = limit - held - on_the_way - product - coefficients
@@ -91,7 +94,7 @@ def plan_memory(
         needed = limit - available + least
         raise UserError(
             f"{name} = {limit / 2**20:.0f} MiB is too small for {dataset.path}: at least "
-            f"{needed / 2**20 * 1.05:.0f}MiB are needed ("
+            f"{needed / 2**20 * _MARGIN:.0f}MiB are needed ("
             + (f"{held / 2**20:.0f} MiB hold the interpreter and its libraries, " if held else "")
             + f"{-(-on_the_way // 2**20)} MiB rows on their way, {-(-least // 2**20)} MiB "
             + ("a hot set)" if hot else "two kernel columns)")

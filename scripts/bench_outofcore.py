@@ -10,7 +10,7 @@ pass      seconds a pass with those rows takes, with nothing but the chunk at wo
 ratio     of the two: to be at most 1.15
 waited    share of the pass spent waiting for a chunk: reading that is not hidden behind computing
 gather    seconds to fetch 18,000 scattered rows
-peak      of `python -m bigsvm.train` with `memory_limit: 640MiB`: to be under 1 GiB
+peak      of `python -m bigsvm.train` with `memory_limit: 512MiB`: to be under 1 GiB
 """
 
 import json
@@ -42,7 +42,7 @@ MADE_AT_ONCE = 100_000
 KERNEL_CHUNKS = 24
 TRAIN = {
     "model": {"C": 1.0, "kernel": {"name": "rbf", "sigma": 7.0}},
-    "solver": {"schedule": "block", "memory_limit": "640MiB", "max_iterations": 6000},
+    "solver": {"schedule": "block", "memory_limit": "512MiB", "max_iterations": 6000},
     "run": {"snapshot_every": 1_000_000},
 }
 

@@ -159,12 +159,13 @@ def test_memory_stays_under_the_least_limit(
         )
 
     refused = train("1MiB")
-    assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1
+    said = [line for line in refused.stderr.splitlines() if not line.startswith("compiling")]
+    assert refused.returncode == 2 and len(said) == 1
     found = re.search(r"at least (\d+)MiB are needed", refused.stderr)
     assert found, refused.stderr
     done = train(f"{found[1]}MiB")
     assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["n_support"] == 8000
-    state = 18 * 8000 * (1 if classes == 2 else classes)
+    state = (18 + 17) * 8000 * (1 if classes == 2 else classes)
     assert summary["peak_rss_bytes"] < int(found[1]) * 2**20 + state
