@@ -123,7 +123,9 @@ class KernelConfig(Section):
         if self.sigma is not None:
             check_sigma(self.name, self.sigma)
         elif not _fits_float32(self.rate):
-            raise ValueError(f"gamma = {self.rate:g} is too far from 1 to compute with")
+            raise ValueError(
+                f"gamma = {self.rate:g} is too far from 1 to compute with; scale the data"
+            )
         return self
 
     @property
@@ -150,7 +152,11 @@ def check_sigma(name: str, sigma: float) -> None:
     except (ZeroDivisionError, OverflowError):
         fits = False
     if not fits:
-        raise ValueError(f"sigma = {sigma:g} is too far from 1 to compute with")
+        raise ValueError(_too_far("sigma", sigma))
+
+
+def _too_far(key: str, value: float) -> str:
+    return f"{key} = {value:g} is too far from 1 to compute with; scale the data"
 
 
 def normalized_C(C: float, rows: int, features: int) -> float:

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from bigsvm import cluster, heartbeats
+from bigsvm import cluster_start, heartbeats
 from bigsvm.config import ClusterConfig
 from bigsvm.heartbeats import Heartbeats
 
@@ -26,12 +26,12 @@ def test_silence_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_frozen_worker_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "_WORKER_TTL", "12s")  # of a minute
+    monkeypatch.setattr(cluster_start, "_WORKER_TTL", "12s")  # of a minute
     monkeypatch.setattr(heartbeats, "_SILENT_SECONDS", 2.0)
     monkeypatch.setattr(heartbeats, "_LOOK_SECONDS", 0.5)
     said = list[str]()
     config = ClusterConfig(kind="local", workers=2)
-    with cluster.connected(config, said.append, lambda: False) as workers:
+    with cluster_start.connected(config, said.append, lambda: False) as workers:
         assert workers is not None
         workers.examine(lambda seen: None, os.getpid)
         frozen, other = workers.workers()
