@@ -94,7 +94,7 @@ def test_the_same_bits_as_in_memory(form: str, german: Given, tmp_path: Path) ->
     for options in ({"schedule": "exact", "max_iter": 12}, {"schedule": "block", "max_iter": 60}):
         inside = BigSVC(C=2, **options).fit(X, y)
         # So little memory that some chunks are read again on every pass.
-        model = BigSVC(C=2, memory_limit="120kB", **options).fit(outside, y)
+        model = BigSVC(C=2, memory_limit="145kB", **options).fit(outside, y)
         assert_same(model, inside)
         decision = inside.decision_function(X)
         assert model.decision_function(outside).tobytes() == decision.tobytes()
@@ -139,7 +139,7 @@ def test_rows_of_dask_are_read_by_chunks_and_kept_while_they_fit(
 ) -> None:
     X, y = german
     svc = BigSVC(schedule=schedule, max_iter=60, gamma=0.1)
-    for limit, fits in (("1MiB", True), ("120kB", False)):
+    for limit, fits in (("1MiB", True), ("145kB", False)):
         source = Counted(X)
         outside = da.from_array(source, (75, 24))
         source.reads[:] = 0  # dask had a look at its type
