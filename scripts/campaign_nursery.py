@@ -65,6 +65,12 @@ class Born:
         self.send_signal(signal.SIGKILL)
 
 
+def _as_from_a_terminal() -> None:
+    """Have signals count, also where the campaign itself was started with `&` or nohup."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Nursery:
     """Starts trainings by forking; `close` ends it, not them."""
 
@@ -78,7 +84,7 @@ class Nursery:
             pass_fds=[theirs.fileno()],
             # GNU's OpenMP, the usual one, does not live on in a forked process.
             env=os.environ | {"NUMBA_THREADING_LAYER": "workqueue"},
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=_as_from_a_terminal,
         )
         theirs.close()
 
