@@ -59,6 +59,8 @@ def test_a_hot_set_that_is_not_held_gives_the_same_columns() -> None:
     for served, out in zip((held, fetched), columns, strict=True):
         served.columns(x[5:8], out, slots)
     assert columns[0].tobytes() == columns[1].tobytes()
+    sums = [served.matvec(x[5:8], np.array([1.0, -2.0, 3.0])) for served in (held, fetched)]
+    assert sums[0].tobytes() == sums[1].tobytes()
 
 
 class Held(InMemoryBackend):

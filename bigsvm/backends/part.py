@@ -1,11 +1,15 @@
 """Some patterns of another backend, fetched from it whenever they are wanted."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from bigsvm import kernels
 from bigsvm.backends import Backend
+from bigsvm.backends.sums import add_sums, as_columns
 from bigsvm.gathered import Gathered
-from bigsvm.kernels import Kernel, block_of
+from bigsvm.kernels import Block, Kernel, block_of
+from bigsvm.sealed import InPieces
 
 
 class PartOfBackend:
@@ -26,11 +30,18 @@ class PartOfBackend:
 
     def columns(self, rows: np.ndarray, out: np.ndarray, slots: np.ndarray) -> None:
         """See `Backend`."""
+        for block in self._blocks():
+            kernels.columns(self._kernel, block, rows, out, slots)
+
+    def matvec(self, rows: np.ndarray | InPieces, coef: np.ndarray) -> np.ndarray:
+        """See `Backend`."""
+        columns = as_columns(coef)
+        sums = np.zeros((columns.shape[1], self.n))
+        add_sums(self._kernel, self._blocks, rows, columns, sums)
+        return sums if coef.ndim == 2 else sums[0]
+
+    def _blocks(self) -> Iterator[Block]:
         start = 0
         for piece in Gathered(self._backend, self._index, self.rows_at_once):
-            kernels.columns(self._kernel, block_of(piece, start), rows, out, slots)
+            yield block_of(piece, start)
             start += len(piece)
-
-    def matvec(self, rows: object, coef: np.ndarray) -> np.ndarray:
-        """Nobody asks for the products of a hot set alone."""
-        raise NotImplementedError
