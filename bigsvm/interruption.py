@@ -29,7 +29,8 @@ class Interruption:
             yield self
         finally:
             for number, handler in before.items():
-                signal.signal(number, handler)
+                # Once more while it leaves: to the end at once, not into a traceback.
+                signal.signal(number, handler if self.signal is None else signal.SIG_DFL)
 
     @contextmanager
     def leaving_at_once(self) -> Iterator[None]:

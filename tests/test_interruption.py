@@ -1,0 +1,36 @@
+"""Signals to end: the first is for the loop, the second for whoever is impatient."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+TWICE = """
+import signal
+from bigsvm.interruption import Interruption
+
+with Interruption().watched() as interruption:
+    {inside}
+    assert interruption()
+{after}
+print("still here")
+"""
+RAISED = "signal.raise_signal(signal.SIGINT)"
+
+
+@pytest.mark.parametrize(
+    ("inside", "after", "code"),
+    [(RAISED, "", 0), (f"{RAISED}; {RAISED}", "", -2), (RAISED, RAISED, -2)],
+    ids=["once", "twice", "once more while it leaves"],
+)
+def test_the_second_one_ends_it_without_a_traceback(inside: str, after: str, code: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TWICE.format(inside=inside, after=after)],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert done.returncode == code
+    assert ("still here" in done.stdout) == (code == 0)
+    assert "Traceback" not in done.stderr
