@@ -30,17 +30,17 @@ KERNELS = [Kernel("rbf", 0.1), Kernel("linear"), Kernel("poly", 0.1, 1.0, 2)]
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 @pytest.mark.parametrize("rows_at_once", [1, 7, 24, 10**6])
 def test_pieces_change_no_bit(kernel: Kernel, rows_at_once: int) -> None:
-    x, y = random_problem(np.random.default_rng(0), 300, 9)
-    index = np.random.default_rng(1).permutation(300)[:211]
-    for coef in (np.linspace(-1, 1, 211), np.linspace(-1, 1, 422).reshape(211, 2)):
+    x, y = random_problem(np.random.default_rng(0), 70, 9)
+    index = np.random.default_rng(1).permutation(70)[:31]
+    for coef in (np.linspace(-1, 1, 31), np.linspace(-1, 1, 62).reshape(31, 2)):
         whole = InMemoryBackend(x, kernel).matvec(x[index], coef)
         for resident in (0, 2**30):
-            backend = LocalBackend(Rows(x, 64), kernel, resident, rows_at_once=rows_at_once)
+            backend = LocalBackend(Rows(x, 32), kernel, resident, rows_at_once=rows_at_once)
             pieces = Gathered(backend, index, rows_at_once)
             assert backend.matvec(pieces, coef).tobytes() == whole.tobytes()
             assert backend.gather(index).tobytes() == x[index].tobytes()
-    backend = LocalBackend(Rows(x, 64), kernel, 2000, rows_at_once=rows_at_once)
-    alpha = np.random.default_rng(2).dirichlet(np.ones(300))
+    backend = LocalBackend(Rows(x, 32), kernel, 2000, rows_at_once=rows_at_once)
+    alpha = np.random.default_rng(2).dirichlet(np.ones(70))
     gradients = [
         Problem(served, y, 2.0, "fw", 1e-5).gradient(alpha)
         for served in (backend, InMemoryBackend(x, kernel))
@@ -80,18 +80,18 @@ def test_a_hot_set_is_widened_whatever_the_memory(
     """Beyond it the rows are not held."""
     monkeypatch.setattr(block, "_PATIENCE", 1)
     monkeypatch.setattr(block, "InMemoryBackend", Held)
-    x, y = random_problem(np.random.default_rng(3), 900, 40)
-    narrow = 2 * 4 * 6 * 8 * (40 + 1) + 2 * 4 * 16 * 40  # a panel is filled up
+    x, y = random_problem(np.random.default_rng(3), 200, 12)
+    narrow = 2 * 4 * 6 * 8 * (12 + 1) + 2 * 4 * 16 * 12  # a panel is filled up
     ends = []
     for memory in (2**24, narrow):
         Held.largest = 0
         backend = LocalBackend(Rows(x, 64), KERNELS[0], 0, rows_at_once=24)
         if count == 2:
-            problem = Problem(backend, y, 10.0, "fw", 1e-6)
+            problem = Problem(backend, y, 10.0, "fw", 1e-5)
             states = [problem.start(0, 8)]
             run = BlockSchedule(problem, KERNELS[0], memory).run(states[0])
         else:
-            classes = OneVsRest(backend, np.arange(900) % count, count, 10.0, "fw", 1e-6)
+            classes = OneVsRest(backend, np.arange(200) % count, count, 10.0, "fw", 1e-3)
             of_classes = classes.start(0, 8)
             states = of_classes.classes
             run = BlockInTurns(classes, KERNELS[0], memory).run(of_classes)
