@@ -86,6 +86,10 @@ class Attempt:
         self._listener.join()
 
     @property
+    def hung_up(self) -> bool:
+        return self._hung_up.is_set()
+
+    @property
     def said(self) -> str:
         return self._said.decode(errors="replace")
 
@@ -186,7 +190,7 @@ class Trial:
         elif code in (1, 2) and len(errors) != 1:
             self.deviates(WRONG_END, f"{len(errors)} lines of error at exit code {code}: {said!r}")
         saved, reports = self._before[attempt]
-        self._check_nothing_lost(saved, said, code)
+        self._check_nothing_lost(saved, attempt, code)
         self._check_nothing_torn()
         if self._reports() != reports:  # else it has not begun
             self._check_saved_in_time()
@@ -196,14 +200,14 @@ class Trial:
         """Note what was not as promised."""
         self.deviations.append((kind, words))
 
-    def _check_nothing_lost(self, saved: int, said: str, code: int) -> None:
-        went_on = re.search(r"going on at iteration ([\d,]+)", said)
+    def _check_nothing_lost(self, saved: int, attempt: Attempt, code: int) -> None:
+        went_on = re.search(r"going on at iteration ([\d,]+)", attempt.said)
         if went_on:
             self.resumes += 1
             at = int(went_on[1].replace(",", "").strip())
             if at != saved:
                 self.deviates(LOST, f"it went on at iteration {at}, with {saved} saved")
-        elif code == 0 and saved >= 0:
+        elif code == 0 and saved >= 0 and not attempt.hung_up:  # what it said then was not heard
             self.deviates(LOST, f"it began anew, with iteration {saved} saved")
 
     def _check_nothing_torn(self) -> None:
