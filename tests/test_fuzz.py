@@ -32,7 +32,7 @@ from bigsvm.sealed import read_sealed, write_sealed
 
 MOST_SECONDS = 60  # a file of a kilobyte takes milliseconds: this is for a machine that is busy
 MOST_BYTES = 2**30
-EXAMPLES = int(os.environ.get("BIGSVM_FUZZ", "60"))
+EXAMPLES = int(os.environ.get("BIGSVM_FUZZ", "30"))
 fuzzed = settings(
     max_examples=EXAMPLES,
     deadline=None,
