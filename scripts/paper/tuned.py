@@ -13,8 +13,8 @@ import numpy as np
 from bigsvm.config import normalized_C
 from bigsvm.cross_validation import Grid, Split, validate_fold
 from bigsvm.folds import stratified_folds
-from bigsvm.kernels import Kernel
-from bigsvm.whole_matrix import decisions, kernel_matrix, solve
+from bigsvm.kernels import Kernel, block_of, products
+from bigsvm.whole_matrix import kernel_matrix, solve
 from paper.partitions import Rows, partition
 from paper.published import ALGORITHMS, MODELS
 
@@ -96,17 +96,31 @@ def trained(
     train: Rows, test: Rows, C: float, sigma: float | None, algorithm: str
 ) -> dict[str, Any]:
     """Accuracy on the test rows, support vectors and iterations of one model."""
+    return trained_each(train, test, [C], sigma, [algorithm])[algorithm][0]
+
+
+def trained_each(
+    train: Rows, test: Rows, C: Sequence[float], sigma: float | None, algorithms: Sequence[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """The same of every C, by algorithm: all of them on one kernel matrix."""
     kernel = kernel_of(sigma)
-    plain = normalized_C(C, *train.x.shape)
+    plain = [normalized_C(value, *train.x.shape) for value in C]
     matrix = kernel_matrix(kernel, train.x)
-    found = solve(matrix, train.y, [plain], algorithm, TOLERANCE, MOST_ITERATIONS)
-    decided = decisions(kernel_matrix(kernel, train.x, test.x), train.y, found.alpha)[0]
-    return {
-        "accuracy_percent": round(100 * float(np.mean((decided >= 0) == (test.y > 0))), 4),
-        "support_vectors": int(found.support[0]),
-        "iterations": int(found.iterations[0]),
-        "converged": bool(found.converged[0]),
-    }
+    results = {}
+    for algorithm in algorithms:
+        found = solve(matrix, train.y, plain, algorithm, TOLERANCE, MOST_ITERATIONS)
+        decided = np.zeros((len(C), len(test)))
+        products(kernel, block_of(test.x), train.x, (found.alpha * train.y).T.copy(), decided)
+        results[algorithm] = [
+            {
+                "accuracy_percent": round(100 * float(np.mean((of_C >= 0) == (test.y > 0))), 4),
+                "support_vectors": int(found.support[place]),
+                "iterations": int(found.iterations[place]),
+                "converged": bool(found.converged[place]),
+            }
+            for place, of_C in enumerate(decided)
+        ]
+    return results
 
 
 def first_without_error(
