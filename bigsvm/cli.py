@@ -11,6 +11,7 @@ from io import TextIOWrapper
 from typing import NoReturn
 
 from bigsvm.errors import UserError
+from bigsvm.unheard import going_on_unheard
 
 WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
 
@@ -37,6 +38,13 @@ def run(command: Callable[[Sequence[str] | None], int], argv: Sequence[str] | No
     """Call `command`; turn a user's mistake into one line on stderr and exit code 2."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be no text
+    with going_on_unheard():
+        return _ended_in_order(command, argv)
+
+
+def _ended_in_order(
+    command: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None
+) -> int:
     try:
         return command(argv)
     except UserError as mistake:

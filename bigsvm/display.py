@@ -115,12 +115,10 @@ class _Live:
 
     def report(self, report: Report) -> None:
         left = self._time_left.update(report)
-        with suppress(OSError):  # the terminal is gone: no reason to stop
-            self.live.update(as_line(report, self._time_left.rate, left), refresh=True)
+        self.live.update(as_line(report, self._time_left.rate, left), refresh=True)
 
     def say(self, message: str) -> None:
-        with suppress(OSError):
-            self.live.console.print(message, markup=False)
+        self.live.console.print(message, markup=False)
 
 
 @contextmanager
@@ -132,7 +130,6 @@ def shown(time_left: TimeLeft) -> Iterator[Display]:
         try:
             yield display
         finally:
-            with suppress(OSError):
-                display.live.stop()
+            display.live.stop()
     else:
         yield _Lines(time_left)

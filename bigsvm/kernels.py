@@ -1,9 +1,10 @@
 """Kernel values, computed in panels.
 
 Sixteen patterns stand side by side, feature by feature, in a *panel* of shape (d, 16); a *pack*
-holds six rows in the same way, shape (d, 6). One tile, the 6 x 16 kernel values between a pack
-and a panel, is computed in vector registers. Distances are sums of squared (or absolute)
-differences, so nothing cancels, however far out the patterns lie.
+holds six rows in the same way, shape (d, 6) (twelve, where the processor has registers for them).
+One tile, the 6 x 16 kernel values between a pack and a panel, is computed in vector registers.
+Distances are sums of squared (or absolute) differences, so nothing cancels, however far out the
+patterns lie; wide rows take a shorter way where that is as precise (`wide_rbf.py`).
 
 Every value is made by the same sequence of correctly rounded operations (fused multiply-adds asked
 for explicitly, never left to the compiler), one lane to a pair. So it does not depend on the chunk,
@@ -12,11 +13,10 @@ stand.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 from numba import get_num_threads, njit, prange
-from numba.extending import intrinsic
 
 from bigsvm.tiles import (
     LANES,
@@ -24,12 +24,14 @@ from bigsvm.tiles import (
     TURNED,
     add_products,
     dot_products,
+    fused,
     laplacian_values,
     rbf_values,
     store_lanes,
     take,
     turn,
 )
+from bigsvm.wide_rbf import norms_of, wide_rbf_values
 
 NAMES = ("rbf", "laplacian", "linear", "poly")
 _RBF, _LAPLACIAN, _LINEAR, _POLY = range(4)
@@ -38,7 +40,7 @@ _RBF, _LAPLACIAN, _LINEAR, _POLY = range(4)
 _PACKED_BYTES = 256 * 1024
 # Panels worked on in a row by one thread; those that one pack meets so stay in that cache too.
 _RUN = 64
-_RUN_BYTES = 128 * 1024
+_RUN_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True)
@@ -73,12 +75,18 @@ def panels_of(x: np.ndarray) -> np.ndarray:
     return panels
 
 
-class Block(NamedTuple):
+@dataclass(frozen=True)
+class Block:
     """Patterns `start` to `stop` of a data set, laid out for the kernels."""
 
     start: int
     stop: int
     panels: np.ndarray
+
+    @cached_property
+    def norms(self) -> np.ndarray:
+        """Of the patterns, where they are wide: see `norms_of`."""
+        return norms_of(self.panels)
 
 
 def block_of(x: np.ndarray, start: int = 0) -> Block:
@@ -90,11 +98,13 @@ def columns(
     kernel: Kernel, block: Block, rows: np.ndarray, out: np.ndarray, slots: np.ndarray
 ) -> None:
     """Write k(row j, pattern i) to ``out[slots[j], i]`` for the patterns i of the block."""
-    start, stop, panels = block
     workers = get_num_threads()
     for tile in _row_tiles(rows):
         packs = _packs_of(rows[tile])
-        _columns(panels, packs, *kernel.parameters, out, start, stop, slots[tile], workers)
+        _columns(
+            block.panels, block.norms, packs, norms_of(packs), *kernel.parameters, out,
+            block.start, block.stop, slots[tile], workers,
+        )  # fmt: skip
 
 
 def products(
@@ -106,7 +116,6 @@ def products(
     is the same bits whatever other sums there are. The kernel values are never stored. For
     the linear kernel the rows are summed first: one product a pattern, however many rows.
     """
-    start, stop, panels = block
     if kernel.name == "linear":
         weights = np.zeros((coef.shape[1], rows.shape[1]))
         add_to_weights(rows, coef, weights)
@@ -118,13 +127,15 @@ def products(
         padded = np.zeros((len(packs) * PACK, coef.shape[1]))
         used = len(coef[tile])
         padded[:used] = coef[tile]
-        _products(panels, packs, used, *kernel.parameters, padded, out, start, stop, workers)
+        _products(
+            block.panels, block.norms, packs, norms_of(packs), used, *kernel.parameters,
+            padded, out, block.start, block.stop, workers,
+        )  # fmt: skip
 
 
 def linear_products(block: Block, weights: np.ndarray, out: np.ndarray) -> None:
     """Add weights[c] . (pattern i) to ``out[c, i]`` for the patterns i of the block."""
-    start, stop, panels = block
-    _linear_products(panels, weights, out, start, stop)
+    _linear_products(block.panels, weights, out, block.start, block.stop)
 
 
 def _row_tiles(rows: np.ndarray) -> list[slice]:
@@ -167,26 +178,26 @@ def fill_panels(x, panels):  # type: ignore[no-untyped-def]
     _interleave(x, whole * LANES, panels)
 
 
-@intrinsic
-def _fma(typing_context, a, b, c):  # type: ignore[no-untyped-def]
-    """a * b + c, rounded once (float32 or float64 by the type of c)."""
-    return c(c, c, c), lambda context, builder, signature, args: builder.fma(*args)
-
-
 @njit(inline="always")
 def _tile(  # type: ignore[no-untyped-def]
-    panels, p, packs, g, used, kind, gamma, coef0, degree, values
+    panels, p, norms, packs, g, row_norms, used, kind, gamma, coef0, degree, values, others
 ):
-    """The kernel values between the `used` rows of pack g and panel p, as values[j * 16 + lane]."""
+    """The kernel values between the `used` rows of pack g and panel p, as values[j * 16 + lane].
+
+    `others` is space for as many.
+    """
     if kind == _RBF:
-        rbf_values(panels, p, packs, g, used, gamma, values)
+        if norms.shape[0] == 0:
+            rbf_values(panels, p, packs, g, used, gamma, values)
+        else:
+            wide_rbf_values(panels, p, norms, packs, g, row_norms, used, gamma, values, others)
     elif kind == _LAPLACIAN:
         laplacian_values(panels, p, packs, g, used, gamma, values)
     else:
         dot_products(panels, p, packs, g, used, gamma, values)
         if kind == _POLY:
             for i in range(used * LANES):
-                base = _fma(gamma, values[i], coef0)
+                base = fused(gamma, values[i], coef0)
                 power = np.float32(1.0)
                 for _ in range(degree):
                     power *= base
@@ -199,20 +210,23 @@ def _tile(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, parallel=True)
 def _columns(  # type: ignore[no-untyped-def]
-    panels, packs, kind, gamma, coef0, degree, out, start, stop, slots, workers
+    panels, norms, packs, row_norms, kind, gamma, coef0, degree, out, start, stop, slots, workers
 ):
     # A pack meets a whole run of panels before the next one, so that each column is written in
     # long stretches: 256 columns touched 64 bytes at a time would cost more than the kernel.
     length = max(1, min(_RUN, _RUN_BYTES // (4 * LANES * panels.shape[1])))
     taken = np.zeros(1, np.int64)
     for _ in prange(workers):
-        values = np.empty(PACK * LANES, np.float32)
+        values, others = np.empty((2, PACK * LANES), np.float32)
         begin = take(taken, length)
         while begin < panels.shape[0]:
             for g in range(packs.shape[0]):
                 used = min(PACK, slots.shape[0] - g * PACK)
                 for p in range(begin, min(begin + length, panels.shape[0])):
-                    _tile(panels, p, packs, g, used, kind, gamma, coef0, degree, values)
+                    _tile(
+                        panels, p, norms, packs, g, row_norms, used, kind, gamma, coef0, degree,
+                        values, others,
+                    )  # fmt: skip
                     first = start + p * LANES
                     if first + LANES <= stop:
                         for j in range(used):
@@ -227,12 +241,25 @@ def _columns(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, parallel=True)
 def _products(  # type: ignore[no-untyped-def]
-    panels, packs, rows, kind, gamma, coef0, degree, coef, out, start, stop, workers
+    panels,
+    norms,
+    packs,
+    row_norms,
+    rows,
+    kind,
+    gamma,
+    coef0,
+    degree,
+    coef,
+    out,
+    start,
+    stop,
+    workers,
 ):
     outputs = coef.shape[1]
     taken = np.zeros(1, np.int64)
     for _ in prange(workers):
-        values = np.empty(PACK * LANES, np.float32)
+        values, others = np.empty((2, PACK * LANES), np.float32)
         beyond = np.zeros((outputs, LANES))
         begin = take(taken, _RUN)
         while begin < panels.shape[0]:
@@ -243,7 +270,10 @@ def _products(  # type: ignore[no-untyped-def]
                     beyond[:, : stop - first] = out[:, first:stop]
                 for g in range(packs.shape[0]):
                     used = min(PACK, rows - g * PACK)
-                    _tile(panels, p, packs, g, used, kind, gamma, coef0, degree, values)
+                    _tile(
+                        panels, p, norms, packs, g, row_norms, used, kind, gamma, coef0, degree,
+                        values, others,
+                    )  # fmt: skip
                     for c in range(outputs):
                         if is_whole:
                             add_products(values, coef, g, used, c, out, c * out.shape[1] + first)
@@ -260,7 +290,7 @@ def add_to_weights(rows, coef, weights):  # type: ignore[no-untyped-def]
     for j in range(rows.shape[0]):
         for c in range(coef.shape[1]):
             for k in range(rows.shape[1]):
-                weights[c, k] = _fma(coef[j, c], rows[j, k], weights[c, k])
+                weights[c, k] = fused(coef[j, c], rows[j, k], weights[c, k])
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -271,7 +301,7 @@ def _linear_products(panels, weights, out, start, stop):  # type: ignore[no-unty
             sums[:] = 0.0
             for k in range(panels.shape[1]):
                 for lane in range(LANES):
-                    sums[lane] = _fma(weights[c, k], panels[p, k, lane], sums[lane])
+                    sums[lane] = fused(weights[c, k], panels[p, k, lane], sums[lane])
             first = start + p * LANES
             for lane in range(min(LANES, stop - first)):
                 out[c, first + lane] += sums[lane]

@@ -1,6 +1,7 @@
 """Decision values over a stream of rows, for any number of models in one pass."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -92,7 +93,7 @@ class Scorer:
         rows = block.stop - block.start
         coef = self._coef.reshape(known, models * width)
         out = np.repeat(self._intercepts[:, None], rows, axis=1)
-        products(self._kernel, block._replace(start=0, stop=rows), self._rows, coef, out)
+        products(self._kernel, replace(block, start=0, stop=rows), self._rows, coef, out)
         return out if width == 1 else out.reshape(models, width, rows).transpose(0, 2, 1)
 
 

@@ -1,4 +1,4 @@
-"""Tiles of kernel values, 6 rows against 16 patterns, in LLVM vectors.
+"""Tiles of kernel values, 6 or 12 rows against 16 patterns, in LLVM vectors.
 
 Written so because the loop vectoriser will not keep 6 x 16 sums in registers by itself, and turns
 short loops over lanes into copies one by one.
@@ -10,13 +10,18 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
 from numba import types
 from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 LANES = 16
-PACK = 6
+# As many rows as there are registers for their sums; no value depends on it.
+PACK = 12 if get_host_cpu_features().get("avx512f") else 6
+# So many features are summed by themselves, then added to those before: one sum over hundreds of
+# them would lose a digit.
+SEGMENT = 64
 
 
 def _intrinsic_call(builder: Any, name: str, kind: ir.Type, arguments: list) -> Any:
@@ -25,7 +30,7 @@ def _intrinsic_call(builder: Any, name: str, kind: ir.Type, arguments: list) -> 
     return builder.call(function, arguments)
 
 
-def _fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
+def fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """a * b + c, rounded once."""
     width = "f32" if isinstance(c.type.element, ir.FloatType) else "f64"
     return _intrinsic_call(builder, f"llvm.fma.v{LANES}{width}", c.type, [a, b, c])
@@ -54,7 +59,7 @@ def _leave_rolled(builder: Any, branch: Any) -> None:
 def _for_rows(builder: Any, used: Any, emit: Callable[[int], None]) -> None:
     """Have `emit` work on one row where only one of the pack is in use, otherwise on all.
 
-    Alone, a row would pay for six.
+    Alone, a row would pay for all.
     """
     with builder.if_else(builder.icmp_signed("==", used, ir.IntType(64)(1))) as (single, all_rows):
         with single:
@@ -95,32 +100,53 @@ def _tile_intrinsic(accumulate: Callable, finish: Callable | None = None) -> Cal
             gamma = everywhere(builder, arguments[5], vector)
 
             def values_of(rows: int) -> None:
+                nothing = ir.Constant(vector, [0.0] * LANES)
                 before = builder.block
+                segment = builder.append_basic_block("segment")
                 loop = builder.append_basic_block("features")
+                segment_end = builder.append_basic_block("segment_end")
                 after = builder.append_basic_block("done")
+                builder.branch(segment)
+
+                builder.position_at_end(segment)
+                first_k = builder.phi(integer)
+                first_k.add_incoming(integer(0), before)
+                totals = [builder.phi(vector) for _ in range(rows)]
+                whole = builder.add(first_k, integer(SEGMENT))
+                is_last = builder.icmp_signed(">=", whole, features)
+                last_k = builder.select(is_last, features, whole)
                 builder.branch(loop)
 
                 builder.position_at_end(loop)
                 k = builder.phi(integer)
-                k.add_incoming(integer(0), before)
+                k.add_incoming(first_k, segment)
                 sums = [builder.phi(vector) for _ in range(rows)]
                 x = builder.load(builder.gep(panel, [k]), align=4)
                 first_z = builder.mul(k, integer(PACK))
                 updated = []
                 for j, total in enumerate(sums):
-                    total.add_incoming(ir.Constant(vector, [0.0] * LANES), before)
+                    total.add_incoming(nothing, segment)
                     z = builder.load(builder.gep(pack, [builder.add(first_z, integer(j))]))
                     updated.append(accumulate(builder, total, x, everywhere(builder, z, vector)))
                     total.add_incoming(updated[j], loop)
                 next_k = builder.add(k, integer(1))
                 k.add_incoming(next_k, loop)
-                again = builder.icmp_signed("<", next_k, features)
-                _leave_rolled(builder, builder.cbranch(again, loop, after))
+                again = builder.icmp_signed("<", next_k, last_k)
+                _leave_rolled(builder, builder.cbranch(again, loop, segment_end))
+
+                builder.position_at_end(segment_end)
+                values = []
+                for total, of_segment in zip(totals, updated, strict=True):
+                    total.add_incoming(nothing, before)
+                    values.append(builder.fadd(total, of_segment))
+                    total.add_incoming(values[-1], segment_end)
+                first_k.add_incoming(last_k, segment_end)
+                builder.cbranch(is_last, after, segment)
 
                 builder.position_at_end(after)
                 if finish:
-                    updated = [finish(builder, total, gamma) for total in updated]
-                for j, total in enumerate(updated):
+                    values = [finish(builder, total, gamma) for total in values]
+                for j, total in enumerate(values):
                     builder.store(total, builder.gep(result, [integer(j)]), align=4)
 
             _for_rows(builder, arguments[4], values_of)
@@ -134,7 +160,7 @@ def _tile_intrinsic(accumulate: Callable, finish: Callable | None = None) -> Cal
 
 def _add_square(builder: Any, total: Any, x: Any, z: Any) -> Any:
     difference = builder.fsub(x, z)
-    return _fma(builder, difference, difference, total)
+    return fma(builder, difference, difference, total)
 
 
 def _add_absolute(builder: Any, total: Any, x: Any, z: Any) -> Any:
@@ -145,7 +171,7 @@ def _add_absolute(builder: Any, total: Any, x: Any, z: Any) -> Any:
 
 
 def _add_product(builder: Any, total: Any, x: Any, z: Any) -> Any:
-    return _fma(builder, x, z, total)
+    return fma(builder, x, z, total)
 
 
 # 2^r on [-1/2, 1/2] by its series, ln(2)^k / k!: relative error below 2e-7 before rounding.
@@ -153,7 +179,7 @@ _SERIES = [np.log(2) ** k / math.factorial(k) for k in range(7)]
 _SMALLEST = 126.0
 
 
-def _two_to_minus(builder: Any, distance: Any, gamma: Any) -> Any:
+def two_to_minus(builder: Any, distance: Any, gamma: Any) -> Any:
     """2^(-gamma distance) in float32, at least 2^-126."""
     single = distance.type
     whole_number = ir.VectorType(ir.IntType(32), LANES)
@@ -168,7 +194,7 @@ def _two_to_minus(builder: Any, distance: Any, gamma: Any) -> Any:
     r = builder.fsub(whole, scaled)
     power = constant(_SERIES[-1])
     for coefficient in reversed(_SERIES[:-1]):
-        power = _fma(builder, power, r, constant(coefficient))
+        power = fma(builder, power, r, constant(coefficient))
     exponent = builder.sub(
         ir.Constant(whole_number, [127] * LANES), builder.fptosi(whole, whole_number)
     )
@@ -176,12 +202,12 @@ def _two_to_minus(builder: Any, distance: Any, gamma: Any) -> Any:
     return builder.fmul(power, builder.bitcast(exponent, single))
 
 
-rbf_values = _tile_intrinsic(_add_square, _two_to_minus)
-laplacian_values = _tile_intrinsic(_add_absolute, _two_to_minus)
+rbf_values = _tile_intrinsic(_add_square, two_to_minus)
+laplacian_values = _tile_intrinsic(_add_absolute, two_to_minus)
 dot_products = _tile_intrinsic(_add_product)
 
 
-def _vector_at(context: Any, builder: Any, kind: Any, value: Any, index: Any, element: Any) -> Any:
+def vector_at(context: Any, builder: Any, kind: Any, value: Any, index: Any, element: Any) -> Any:
     """Where the 16 lanes from flat position `index` of an array lie."""
     data = context.make_array(kind)(context, builder, value).data
     return builder.bitcast(builder.gep(data, [index]), ir.VectorType(element, LANES).as_pointer())
@@ -224,7 +250,7 @@ def turn(typing_context, x, i, k, panels, position):  # type: ignore[no-untyped-
 
         loaded = [row(lane) for lane in range(LANES)]  # all before the first is stored
         turned = {}
-        for half in (0, 8):
+        for half in range(0, LANES, 8):
             # Rows r and r + 4 side by side, so that four by four are turned in either half.
             sides = zip(loaded[half : half + 4], loaded[half + 4 : half + 8], strict=True)
             a, b, c, d = (shuffled(*pair, [0, 1, 2, 3, 4, 5, 6, 7]) for pair in sides)
@@ -248,8 +274,8 @@ def store_lanes(typing_context, values, j, out, position):  # type: ignore[no-un
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         index = builder.mul(args[1], ir.IntType(64)(LANES))
         single = ir.FloatType()
-        source = _vector_at(context, builder, signature.args[0], args[0], index, single)
-        target = _vector_at(context, builder, signature.args[2], args[2], args[3], single)
+        source = vector_at(context, builder, signature.args[0], args[0], index, single)
+        target = vector_at(context, builder, signature.args[2], args[2], args[3], single)
         builder.store(builder.load(source, align=4), target, align=4)
         return context.get_dummy_value()
 
@@ -258,7 +284,7 @@ def store_lanes(typing_context, values, j, out, position):  # type: ignore[no-un
 
 @intrinsic
 def add_products(typing_context, values, coef, g, used, c, out, position):  # type: ignore[no-untyped-def]
-    """Add the sum over a tile's rows, coef[6 g + j, c] * values[16 j :][:16], to 16 of `out`.
+    """Add the sum over a tile's rows, coef[PACK g + j, c] * values[16 j :][:16], to 16 of `out`.
 
     In float64, in the order of the rows. Those with a coefficient of 0 add nothing, even where the
     value is infinite.
@@ -269,7 +295,7 @@ def add_products(typing_context, values, coef, g, used, c, out, position):  # ty
         wide = ir.VectorType(double, LANES)
         factors = context.make_array(signature.args[1])(context, builder, args[1])
         sums = builder.extract_value(factors.shape, 1)
-        target = _vector_at(context, builder, signature.args[5], args[5], args[6], double)
+        target = vector_at(context, builder, signature.args[5], args[5], args[6], double)
 
         def add(rows: int) -> None:
             total = builder.load(target, align=8)
@@ -277,11 +303,11 @@ def add_products(typing_context, values, coef, g, used, c, out, position):  # ty
                 row = builder.add(builder.mul(args[2], integer(PACK)), integer(j))
                 place = builder.add(builder.mul(row, sums), args[4])
                 factor = builder.load(builder.gep(factors.data, [place]))
-                source = _vector_at(
+                source = vector_at(
                     context, builder, signature.args[0], args[0], integer(j * LANES), ir.FloatType()
                 )
                 value = builder.fpext(builder.load(source, align=4), wide)
-                added = _fma(builder, everywhere(builder, factor, wide), value, total)
+                added = fma(builder, everywhere(builder, factor, wide), value, total)
                 counts = builder.fcmp_unordered("!=", factor, double(0.0))
                 total = builder.select(counts, added, total)
             builder.store(total, target, align=8)
@@ -293,6 +319,12 @@ def add_products(typing_context, values, coef, g, used, c, out, position):  # ty
     _must_be_contiguous(out)
     index = types.intp
     return types.void(values, coef, index, index, index, out, index), emit
+
+
+@intrinsic
+def fused(typing_context, a, b, c):  # type: ignore[no-untyped-def]
+    """a * b + c, rounded once (float32 or float64 by the type of c)."""
+    return c(c, c, c), lambda context, builder, signature, args: builder.fma(*args)
 
 
 @intrinsic

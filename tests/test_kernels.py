@@ -63,8 +63,52 @@ def test_rbf_error_of_near_duplicates_far_out_is_at_most_2e_6():
     assert 0.1 < np.diag(values).mean() < 0.9  # the near-duplicates are neither 0 nor 1
 
 
-def test_extreme_distances_stay_finite():
-    x = np.array([[0.0], [1e19], [3e38], [-3e38]], np.float32)
+WIDE_RBF = Kernel("rbf", gamma=1 / 400)
+
+
+def wide_rows(count: int, d: int = 200) -> np.ndarray:
+    """Rows of all lengths: with this gamma some pairs are near, some far, most tiles have both."""
+    rng = np.random.default_rng(6)
+    lengths = 10.0 ** rng.uniform(-2, 2, (count, 1))
+    rows = (lengths * rng.standard_normal((count, d))).astype(np.float32)
+    rows[1::3] = rows[::3][: len(rows[1::3])] * (1 + 1e-6)  # near-duplicates
+    return rows
+
+
+@pytest.mark.parametrize("d", [128, 200, 784])
+@pytest.mark.parametrize("far", [0.0, 0.01, 0.5, 1.0])
+def test_rbf_error_of_wide_rows_is_at_most_2e_6(d, far):
+    rng = np.random.default_rng(d)
+    x, z = rng.standard_normal((2, 1000, d))
+    z[:300] = x[:300] + rng.standard_normal((300, d)) * 10.0 ** rng.uniform(-7, 0, (300, 1))
+    lengths = np.where(rng.random((1000, 1)) < far, 10.0 ** rng.uniform(0, 4, (1000, 1)), 1.0)
+    x, z = (lengths * x).astype(np.float32), (lengths * z).astype(np.float32)
+    for gamma in (0.1 / d, 1 / d, 10 / d):
+        kernel = Kernel("rbf", gamma)
+        distance = np.stack([np.square(row - z.astype(np.float64)).sum(-1) for row in x])
+        assert np.abs(computed(kernel, x, z) - np.exp(-gamma * distance)).max() <= 2e-6
+
+
+def test_equal_wide_rows_have_the_value_1_and_pairs_are_symmetric():
+    x = wide_rows(150)
+    values = kernel_matrix(WIDE_RBF, x)
+    assert (np.diag(values) == 1).all()
+    assert np.array_equal(values, values.T)
+
+
+def test_a_value_of_wide_rows_does_not_depend_on_its_tile():
+    x = wide_rows(150)
+    whole = computed(WIDE_RBF, x, x)
+    for i in (0, 1, 2, 77, 149):
+        assert np.array_equal(computed(WIDE_RBF, x[i : i + 1], x)[0], whole[i])
+    order = np.random.default_rng(7).permutation(150)
+    assert np.array_equal(computed(WIDE_RBF, x[order], x[order]), whole[np.ix_(order, order)])
+
+
+@pytest.mark.parametrize("d", [1, 200])
+def test_extreme_distances_stay_finite(d):
+    x = np.zeros((4, d), np.float32)
+    x[:, 0] = [0.0, 1e19, 3e38, -3e38]
     values = kernel_matrix(Kernel("rbf", 1.0), x)
     assert np.isfinite(values).all()
     assert (np.diag(values) == 1).all()

@@ -54,6 +54,7 @@ def test_a_training_outlives_its_terminal(
     process.send_signal(signal.SIGCONT)
     code = process.wait(timeout=HANGS)
     if nohup:  # it went on, though nobody hears what it says in the end
+        assert code == 0
         assert summary(run_dir)["status"] == "converged"
     else:
         assert code == 128 + signal.SIGHUP
@@ -61,3 +62,36 @@ def test_a_training_outlives_its_terminal(
         assert newest_checkpoint(run_dir) == summary(run_dir)["iterations"] > 0
         train(run_dir)
     assert_same_run(run_dir, straight)
+
+
+def test_a_terminal_that_was_gone_before_the_first_word(
+    config: Path, straight: Path, tmp_path: Path
+) -> None:
+    """Without a signal: every word that is said fails, from the first bar on."""
+    end, terminal = pty.openpty()
+    os.close(end)
+    done = subprocess.run(
+        command(config, tmp_path / "run"),
+        stdin=subprocess.DEVNULL,
+        stdout=terminal,
+        stderr=terminal,
+        env=environment() | {"TERM": "xterm"},
+        timeout=HANGS,
+    )
+    os.close(terminal)
+    assert done.returncode == 0
+    assert_same_run(tmp_path / "run", straight)
+
+
+def test_a_mistake_that_nobody_hears_is_still_a_mistake(tmp_path: Path) -> None:
+    end, terminal = pty.openpty()
+    os.close(end)
+    done = subprocess.run(
+        command(tmp_path / "none.yaml", tmp_path / "run"),
+        stdout=terminal,
+        stderr=terminal,
+        env=environment(),
+        timeout=HANGS,
+    )
+    os.close(terminal)
+    assert done.returncode == 2

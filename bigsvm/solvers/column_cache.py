@@ -5,10 +5,9 @@ from collections.abc import Callable
 import numpy as np
 
 from bigsvm.backends import Backend
-from bigsvm.kernels import PACK
 
 # Columns fetched together: whole packs of the kernels, and most of the guesses are used.
-BATCH = 4 * PACK
+BATCH = 24
 
 
 def space_for_columns(nbytes: int, n: int) -> np.ndarray:
