@@ -4,6 +4,7 @@ import atexit
 import errno
 import importlib
 import os
+import signal
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
@@ -66,8 +67,15 @@ def _ended_in_order(
     except KeyboardInterrupt:
         return 128 + 2
     finally:
+        if argv is None:
+            _leave_at_ctrl_c()
         atexit.unregister(_await_zarr)
         atexit.register(_await_zarr)  # after zarr's own, and so ahead of it
+
+
+def _leave_at_ctrl_c() -> None:
+    """The command is done and the process about to end: Ctrl-C ends it, without a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _await_zarr() -> None:
@@ -87,7 +95,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments and arguments[0] in COMMANDS:
         command = importlib.import_module(f"bigsvm.{arguments[0]}")
-        return run(command.main, arguments[1:])
+        try:
+            return run(command.main, arguments[1:])
+        finally:
+            _leave_at_ctrl_c()
     if arguments not in ([], ["-h"], ["--help"]):
         known = ", ".join(COMMANDS)
         print(f"error: unknown command {arguments[0]!r}; known are: {known}", file=sys.stderr)

@@ -34,3 +34,25 @@ def test_the_second_one_ends_it_without_a_traceback(inside: str, after: str, cod
     assert done.returncode == code
     assert ("still here" in done.stdout) == (code == 0)
     assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_after_a_command_is_done_ends_it_without_a_traceback() -> None:
+    """As when it is pressed twice: the first ends the command, the second finds it leaving."""
+    script = f"""
+import signal, sys
+from bigsvm import cli
+
+def interrupted(argv):
+    {RAISED}
+
+code = cli.run(interrupted)
+assert code == 130
+{RAISED}
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert (done.returncode, done.stderr) == (-2, "")

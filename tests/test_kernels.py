@@ -75,18 +75,18 @@ def wide_rows(count: int, d: int = 200) -> np.ndarray:
     return rows
 
 
-@pytest.mark.parametrize("d", [128, 200, 784])
+@pytest.mark.parametrize("d", [128, 784])
 @pytest.mark.parametrize("far", [0.0, 0.01, 0.5, 1.0])
 def test_rbf_error_of_wide_rows_is_at_most_2e_6(d, far):
     rng = np.random.default_rng(d)
-    x, z = rng.standard_normal((2, 1000, d))
-    z[:300] = x[:300] + rng.standard_normal((300, d)) * 10.0 ** rng.uniform(-7, 0, (300, 1))
-    lengths = np.where(rng.random((1000, 1)) < far, 10.0 ** rng.uniform(0, 4, (1000, 1)), 1.0)
+    x, z = rng.standard_normal((2, 400, d))
+    z[:100] = x[:100] + rng.standard_normal((100, d)) * 10.0 ** rng.uniform(-7, 0, (100, 1))
+    lengths = np.where(rng.random((400, 1)) < far, 10.0 ** rng.uniform(0, 4, (400, 1)), 1.0)
     x, z = (lengths * x).astype(np.float32), (lengths * z).astype(np.float32)
+    distance = np.stack([np.square(row - z.astype(np.float64)).sum(-1) for row in x])
     for gamma in (0.1 / d, 1 / d, 10 / d):
-        kernel = Kernel("rbf", gamma)
-        distance = np.stack([np.square(row - z.astype(np.float64)).sum(-1) for row in x])
-        assert np.abs(computed(kernel, x, z) - np.exp(-gamma * distance)).max() <= 2e-6
+        values = computed(Kernel("rbf", gamma), x, z)
+        assert np.abs(values - np.exp(-gamma * distance)).max() <= 2e-6
 
 
 def test_equal_wide_rows_have_the_value_1_and_pairs_are_symmetric():

@@ -125,7 +125,7 @@ def test_too_little_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
         np.empty(2**60, np.uint8)
         return 0
 
-    assert cli.run(too_much) == 1
+    assert cli.run(too_much, []) == 1
     said = capsys.readouterr().err
     assert said.startswith("error: not enough memory (Unable to allocate")
     assert said.count("\n") == 1
