@@ -60,7 +60,12 @@ class Run:
         paths = self._new_files()
         if not paths:
             return []
-        rows = evaluate_snapshots(paths, self.test_set(), progress)
+        try:
+            rows = evaluate_snapshots(paths, self.test_set(), progress)
+        except (OSError, UserError):
+            if all(path.exists() for path in paths):
+                raise
+            return []  # the run is begun afresh just now
         self._rows.update((row.iteration, row) for row in rows)
         write_csv(self.folder / "evaluation.csv", self.rows)
         if self.confusion is not None:
@@ -74,8 +79,11 @@ class Run:
         snapshots = sorted((self.folder / "snapshots").glob("model-*.safetensors"))
         final = self.folder / "model.safetensors"
         new = []
-        for path in [*snapshots, *([final] if final.exists() else [])]:
-            key = (path, path.stat().st_mtime_ns)
+        for path in [*snapshots, final]:
+            try:
+                key = (path, path.stat().st_mtime_ns)
+            except FileNotFoundError:  # not there yet, or begun afresh just now
+                continue
             if key not in self._seen:
                 self._seen.add(key)
                 if path != final or not _is_among(final, snapshots):

@@ -48,6 +48,7 @@ class Interruption:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             for gone in self._on_terminal:
                 os.dup2(nowhere, gone)
+            os.close(nowhere)
         elif self.signal is not None:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)

@@ -102,7 +102,7 @@ def columns(
     for tile in _row_tiles(rows):
         packs = _packs_of(rows[tile])
         _columns(
-            block.panels, block.norms, packs, norms_of(packs), *kernel.parameters, out,
+            block.panels, packs, *_norms(kernel, block, packs), *kernel.parameters, out,
             block.start, block.stop, slots[tile], workers,
         )  # fmt: skip
 
@@ -128,7 +128,7 @@ def products(
         used = len(coef[tile])
         padded[:used] = coef[tile]
         _products(
-            block.panels, block.norms, packs, norms_of(packs), used, *kernel.parameters,
+            block.panels, packs, *_norms(kernel, block, packs), used, *kernel.parameters,
             padded, out, block.start, block.stop, workers,
         )  # fmt: skip
 
@@ -136,6 +136,13 @@ def products(
 def linear_products(block: Block, weights: np.ndarray, out: np.ndarray) -> None:
     """Add weights[c] . (pattern i) to ``out[c, i]`` for the patterns i of the block."""
     _linear_products(block.panels, weights, out, block.start, block.stop)
+
+
+def _norms(kernel: Kernel, block: Block, packs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of patterns and rows, as far as the kernel makes use of them."""
+    if kernel.name != "rbf":
+        return np.empty((0, LANES), np.float32), np.empty((0, PACK), np.float32)
+    return block.norms, norms_of(packs)
 
 
 def _row_tiles(rows: np.ndarray) -> list[slice]:
@@ -210,7 +217,7 @@ def _tile(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, parallel=True)
 def _columns(  # type: ignore[no-untyped-def]
-    panels, norms, packs, row_norms, kind, gamma, coef0, degree, out, start, stop, slots, workers
+    panels, packs, norms, row_norms, kind, gamma, coef0, degree, out, start, stop, slots, workers
 ):
     # A pack meets a whole run of panels before the next one, so that each column is written in
     # long stretches: 256 columns touched 64 bytes at a time would cost more than the kernel.
@@ -242,8 +249,8 @@ def _columns(  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True, parallel=True)
 def _products(  # type: ignore[no-untyped-def]
     panels,
-    norms,
     packs,
+    norms,
     row_norms,
     rows,
     kind,

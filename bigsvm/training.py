@@ -161,7 +161,9 @@ class Training:
             round(self.seconds, 3),
             resident_set(),
         )
-        self.run_dir.append_metrics(asdict(report))
+        self.run_dir.append_metrics(
+            {"pass" if key == "passes" else key: value for key, value in asdict(report).items()}
+        )
         self.display.report(report)
 
     def _checkpoint_is_due(self, now: float) -> bool:

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TextIO
 
 
@@ -38,6 +39,11 @@ class _Unheard:
         os.close(nowhere)
 
 
+def _nowhere() -> TextIO:
+    """What Python leaves None: a stream that was closed (`>&-`) before the command began."""
+    return Path(os.devnull).open("w")
+
+
 @contextmanager
 def going_on_unheard() -> Iterator[None]:
     """Let neither the messages of a command nor its terminal, once they are gone, end it.
@@ -45,8 +51,8 @@ def going_on_unheard() -> Iterator[None]:
     A full disk under its output, or a reader that left (`| head`), is another matter.
     """
     before = sys.stdout, sys.stderr
-    sys.stdout = _Unheard(sys.stdout, {errno.EIO})
-    sys.stderr = _Unheard(sys.stderr, None)
+    sys.stdout = _Unheard(sys.stdout or _nowhere(), {errno.EIO})
+    sys.stderr = _Unheard(sys.stderr or _nowhere(), None)
     try:
         yield
     finally:

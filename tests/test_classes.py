@@ -51,6 +51,20 @@ def together(
     return problem, states, last
 
 
+@pytest.mark.parametrize("columns", [2, 3, 40])
+def test_few_columns_in_memory_serve_all_classes(columns):
+    """Each counts its own iterations: a late class must not lose what it needs to an early one."""
+    x, y = digits(150)
+    y = y % 3
+    _, expected, _ = together(x, y, RBF, "exact")
+    problem = OneVsRest(InMemoryBackend(x, RBF), y, 3, 1.0, "mfw", TOLERANCE)
+    states = problem.start(0, HOT_SET)
+    for _ in ExactInTurns(problem, np.empty(columns * len(y), np.float32)).run(states, never):
+        pass
+    for found, wanted in zip(states.classes, expected.classes, strict=True):
+        assert np.array_equal(found.alpha, wanted.alpha)
+
+
 def in_order(problem, kernel, schedule, limit=NO_LIMIT):
     if schedule == "exact":
         return ExactInTurns(problem, space_for_columns(MEMORY, problem.backend.n), limit)

@@ -89,6 +89,19 @@ def test_rbf_error_of_wide_rows_is_at_most_2e_6(d, far):
         assert np.abs(values - np.exp(-gamma * distance)).max() <= 2e-6
 
 
+@pytest.mark.parametrize("d", [128, 784])
+@pytest.mark.parametrize("noise", [0.0, 1e-3, 0.3])
+def test_rbf_error_of_wide_rows_beside_each_other_is_at_most_1e_5(d, noise):
+    """All features equal, all roundings are, too: the worst there is."""
+    rng = np.random.default_rng(d)
+    x, z = 0.7 * (1 + rng.uniform(-1e-3, 1e-3, (2, 60, 1))) + noise * rng.random((2, 60, d))
+    for gamma in np.geomspace(0.1, 10, 9) / (0.49 * d):
+        kernel = Kernel("rbf", gamma)
+        values = computed(kernel, x.astype(np.float32), z.astype(np.float32))
+        expected = exact(kernel, x.astype(np.float32), z.astype(np.float32))
+        assert np.abs(values - expected).max() <= (1e-5 if noise < 0.1 else 1e-6)
+
+
 def test_equal_wide_rows_have_the_value_1_and_pairs_are_symmetric():
     x = wide_rows(150)
     values = kernel_matrix(WIDE_RBF, x)

@@ -1,5 +1,6 @@
 """Promise 2: the same command goes on, however the training was ended."""
 
+import json
 import shutil
 import signal
 import time
@@ -163,3 +164,9 @@ def test_time_limit(train: Train, straight: Path, tmp_path: Path) -> None:
     assert summary(run_dir)["iterations"] > first["iterations"]
     train(run_dir)
     assert final(run_dir) == final(straight)
+
+
+def test_reports_have_the_keys_that_the_design_names(straight: Path) -> None:
+    for line in (straight / "metrics.jsonl").read_text().splitlines():
+        keys = "iteration pass gap objective working support seconds rss"
+        assert list(json.loads(line)) == keys.split()

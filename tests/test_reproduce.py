@@ -12,12 +12,13 @@ from trainings import HANGS, REPOSITORY, Train, environment, final
 
 sys.path.insert(0, str(REPOSITORY / "scripts"))
 
+from paper.by_columns import tested
 from paper.initialization import overlaps, pooled
-from paper.partitions import partition
+from paper.partitions import Rows, partition
 from paper.published import cells
 from paper.report import Cell, difference
 from paper.significance import geometric_mean_percent, ranks, wilcoxon
-from paper.tuned import first_without_error, validate
+from paper.tuned import first_without_error, trained_each, validate
 
 SCRIPT = REPOSITORY / "scripts" / "reproduce.py"
 
@@ -85,6 +86,20 @@ def test_first_point_without_error_is_what_the_grid_chooses(data_dir: Path) -> N
     best = validate(rows, sigmas, C).best("fw")
     assert best["validated"] == 1
     assert first_without_error(rows, sigmas, C, "fw") == best
+
+
+def test_models_on_a_whole_matrix_are_those_by_columns() -> None:
+    """Which of the two is taken depends on the memory of the machine."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1400, 4)).astype(np.float32)
+    y = np.where(x[:, 0] + rng.normal(scale=0.5, size=1400) > 0, 1, -1).astype(np.int8)
+    train, test = Rows(x[:1200], y[:1200]), Rows(x[1200:], y[1200:])
+    for sigma in (None, 1.0):
+        found = trained_each(train, test, [0.1, 100.0], sigma, ["fw", "mfw"])
+        assert found == {
+            algorithm: [tested(train, test, C, sigma, algorithm) for C in (0.1, 100.0)]
+            for algorithm in ("fw", "mfw")
+        }
 
 
 def test_partitions_are_the_papers(data_dir: Path) -> None:

@@ -3,14 +3,17 @@
 import fcntl
 import os
 import pty
+import shlex
 import signal
 import subprocess
+import sys
 import termios
 from pathlib import Path
 
 import pytest
 from trainings import (
     HANGS,
+    REPOSITORY,
     Train,
     assert_same_run,
     caught,
@@ -81,6 +84,17 @@ def test_a_terminal_that_was_gone_before_the_first_word(
     os.close(terminal)
     assert done.returncode == 0
     assert_same_run(tmp_path / "run", straight)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_streams_that_are_closed(closed: str, tmp_path: Path) -> None:
+    """Python has None in their place."""
+    model = REPOSITORY / "tests" / "formats" / "model-3.safetensors"
+    for path, code in ((model, 0), (tmp_path / "none.safetensors", 2)):
+        inspect = f"{shlex.join([sys.executable, '-m', 'bigsvm.inspect', str(path)])} {closed}"
+        done = subprocess.run(["sh", "-c", inspect], capture_output=True, text=True)
+        assert done.returncode == code
+        assert "Traceback" not in done.stderr
 
 
 def test_a_mistake_that_nobody_hears_is_still_a_mistake(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from bigsvm.backends.sums import as_columns
 from bigsvm.errors import UserError
 from bigsvm.kernels import Kernel, warm_up
 from bigsvm.memory import plan_memory
+from bigsvm.solvers import ARITHMETIC
 from bigsvm.store import Dataset, open_dataset
 from bigsvm.threads import available_threads
 
@@ -154,12 +155,17 @@ def software() -> dict[str, Any]:
     """The versions that must be the same on every worker."""
     import numba
 
-    return {"bigsvm": bigsvm.__version__, "numpy": np.__version__, "numba": numba.__version__}
+    return {
+        "bigsvm": bigsvm.__version__,
+        "arithmetic": ARITHMETIC,
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+    }
 
 
 def other_software(seen: dict[str, Any], expected: dict[str, Any], whose: str) -> str | None:
     """In what versions a worker differs from `whose`, in words; None where in none."""
-    for name in ("bigsvm", "numpy", "numba"):
+    for name in software():
         if seen.get(name) != expected[name]:
             return (
                 f"has {name} {seen.get(name)}, and {whose} has {expected[name]}; "

@@ -47,9 +47,9 @@ class ColumnCache:
         ``likely(count)`` names patterns without a column that may be wanted next.
         """
         missing = [i for i in dict.fromkeys((s, v)) if self.slot[i] < 0]
-        for i in (s, v):
-            if self.slot[i] >= 0:
-                self.last_used[self.slot[i]] = now
+        kept = [self.slot[i] for i in dict.fromkeys((s, v)) if self.slot[i] >= 0]
+        # Not to be evicted: other classes, on the same cache, may count later iterations.
+        self.last_used[kept] = np.iinfo(np.int64).max
         self.slot[missing] = len(self.last_used)  # not to be guessed
         spare = min(BATCH, len(self.last_used) - 2) - len(missing)
         guesses = likely(spare) if spare > 0 else np.empty(0, np.int64)
@@ -59,6 +59,7 @@ class ColumnCache:
         self.slot[wanted] = slots
         self._owner[slots] = wanted
         self.last_used[slots] = now
+        self.last_used[kept] = now
 
     def _slots_for(self, count: int) -> np.ndarray:
         """Empty slots while there are some, then the ones unused for longest."""

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -154,7 +155,13 @@ def _collect(running: dict[Future, str], results: Results, progress: "Progress")
     while left:
         done, left = wait(left, timeout=1, return_when=FIRST_COMPLETED)
         for future in done:
-            results[running[future]] = future.result()
+            try:
+                results[running[future]] = future.result()
+            except BrokenProcessPool as killed:
+                raise UserError(
+                    f"{progress.task}: a process was killed, perhaps for want of memory; "
+                    "the same command with --processes 1 goes on"
+                ) from killed
             progress.finished(running[future])
         progress.show()
 
@@ -163,7 +170,7 @@ class Progress:
     """A line on stderr: units done, and how long the others will take."""
 
     def __init__(self, task: str, units: int, missing: dict[str, float]) -> None:
-        self._task, self._units, self._missing = task, units, dict(missing)
+        self.task, self._units, self._missing = task, units, dict(missing)
         self._began = time.monotonic()
         self._all, self._done = sum(missing.values()), 0.0
         self._shown = 0.0
@@ -180,7 +187,7 @@ class Progress:
         elapsed = now - self._began
         guess = elapsed * (self._all / self._done - 1) if self._done else None
         line = (
-            f"{self._task}: {self._units - len(self._missing)} of {self._units} units, "
+            f"{self.task}: {self._units - len(self._missing)} of {self._units} units, "
             f"{_minutes(elapsed)}"
             + (f", about {_minutes(guess)} left" if guess is not None else "")
         )
@@ -188,7 +195,7 @@ class Progress:
               file=sys.stderr, flush=True)  # fmt: skip
 
     def end(self) -> None:
-        line = f"{self._task}: {self._units} units, {_minutes(time.monotonic() - self._began)}"
+        line = f"{self.task}: {self._units} units, {_minutes(time.monotonic() - self._began)}"
         start = "\r\033[K" if sys.stderr.isatty() else ""
         print(start + line, file=sys.stderr, flush=True)
 
