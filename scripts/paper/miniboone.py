@@ -23,7 +23,7 @@ from paper.published import ALGORITHMS, MODELS, sizes
 from paper.report import Section, paragraph, picture, table
 from paper.style import counts, figure, legend, line, plain, save
 from paper.tables import write_csv
-from paper.tuned import BOTH, C_GRID, Validated, validate
+from paper.tuned import C_GRID, Validated, validate
 from paper.workshop import Workshop
 
 NAME = "miniboone"
@@ -172,7 +172,7 @@ def _of_sample(
         },
     )  # fmt: skip
     accuracy = np.array(list(grid.values()))
-    validated = Validated(tuple(sigmas), BOTH, C_GRID, accuracy, accuracy, accuracy)
+    validated = Validated(tuple(sigmas), C_GRID, accuracy)
     point = {model: validated.best(ALGORITHMS[model]) for model in ("SVM", "I-SVM")}
     # As in the paper: nothing is tuned for this one, sigma is that of SVM.
     point["F-I-SVM"] = {"C": 1.0, "sigma": point["SVM"]["sigma"]}

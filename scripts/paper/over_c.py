@@ -49,7 +49,7 @@ def magic_grid(workshop: Workshop, kernel: str) -> Validated:
     }
     found = workshop.map("magic-tuning", tune_magic, units)
     accuracy = np.array(list(found.values()))
-    return Validated(tuple(sigmas), BOTH, C_GRID, accuracy, accuracy, accuracy)
+    return Validated(tuple(sigmas), C_GRID, accuracy)
 
 
 def validated_fold(

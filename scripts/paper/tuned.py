@@ -35,14 +35,11 @@ def kernel_of(sigma: float | None) -> Kernel:
 
 @dataclass(frozen=True)
 class Validated:
-    """What a cross-validation measured: arrays (sigma, fold, algorithm, C)."""
+    """The accuracy that a cross-validation measured: an array (sigma, fold, algorithm, C)."""
 
     sigmas: tuple[float | None, ...]
-    algorithms: tuple[str, ...]
     C: tuple[float, ...]
     accuracy: np.ndarray
-    support_vectors: np.ndarray
-    iterations: np.ndarray
 
     def best(self, algorithm: str, C: Sequence[float] | None = None) -> dict[str, Any]:
         """The C and sigma with the highest mean accuracy; of equals the smallest C, then sigma.
@@ -51,7 +48,7 @@ class Validated:
         number of steps that the smallest C takes.
         """
         allowed = [place for place, value in enumerate(self.C) if C is None or value in C]
-        mean = self.accuracy[:, :, self.algorithms.index(algorithm)].mean(axis=1)[:, allowed]
+        mean = self.accuracy[:, :, BOTH.index(algorithm)].mean(axis=1)[:, allowed]
         # Rounded: equal accuracies of other folds must not differ by the order of a sum.
         at_C, at_sigma = np.unravel_index(mean.T.round(9).argmax(), mean.T.shape)
         return {
@@ -65,31 +62,22 @@ def validate(
     rows: Rows,
     sigmas: Sequence[float | None],
     C: Sequence[float] = C_GRID,
-    most_iterations: int = MOST_ITERATIONS_TUNING,
-    folds: Sequence[int] = range(FOLDS),
-    algorithms: tuple[str, ...] = BOTH,
 ) -> Validated:
-    """Cross-validate every sigma, C and algorithm on ten folds (or on some of the ten)."""
+    """Cross-validate every sigma, C and algorithm on ten folds."""
     fold_of = stratified_folds(rows.y, FOLDS, seed=0)
     first = tuple(int(np.flatnonzero(fold_of != fold)[0]) for fold in range(FOLDS))
     split = Split(rows.y, fold_of, first)
     kernels = tuple(map(kernel_of, sigmas))
-    grid = Grid(kernels, tuple(C), algorithms, TOLERANCE, most_iterations, rows.x.shape[1])
-    measured = []
+    grid = Grid(kernels, tuple(C), BOTH, TOLERANCE, MOST_ITERATIONS_TUNING, rows.x.shape[1])
+    accuracy = []
     for kernel in kernels:
         matrix = kernel_matrix(kernel, rows.x)
-        for fold in folds:
+        for fold in range(FOLDS):
             found = validate_fold(matrix, split, fold, grid)
             right = found["right_negative"] + found["right_positive"]
-            tested = np.count_nonzero(fold_of == fold)
-            measured.append((right / tested, found["support"], found["iterations"]))
-    shape = (len(sigmas), len(folds), len(algorithms), len(C))
-    return Validated(
-        tuple(sigmas),
-        algorithms,
-        tuple(C),
-        *(np.array([m[part] for m in measured]).reshape(shape) for part in range(3)),
-    )
+            accuracy.append(right / np.count_nonzero(fold_of == fold))
+    shape = (len(sigmas), FOLDS, len(BOTH), len(C))
+    return Validated(tuple(sigmas), tuple(C), np.reshape(accuracy, shape))
 
 
 def trained(
