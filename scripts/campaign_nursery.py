@@ -21,6 +21,7 @@ import sys
 import termios
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -140,7 +141,8 @@ def become(
     os.close(nothing)
     os.close(mouth)
     if on_terminal:
-        fcntl.ioctl(1, termios.TIOCSCTTY, 0)
+        with suppress(OSError):  # it was closed already
+            fcntl.ioctl(1, termios.TIOCSCTTY, 0)
     sys.stdout, sys.stderr = (os.fdopen(n, "w", buffering=1, closefd=False) for n in (1, 2))
     os.chdir(folder)
     os.environ.update(environment)

@@ -50,7 +50,8 @@ class Attempt:
             # A shell's background job would pass an ignored Ctrl-C on.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             if on_terminal:
-                fcntl.ioctl(1, termios.TIOCSCTTY, 0)
+                with suppress(OSError):  # it was closed already
+                    fcntl.ioctl(1, termios.TIOCSCTTY, 0)
 
         self.process: Born | subprocess.Popen[bytes]
         if nursery:
