@@ -12,7 +12,7 @@ from trainings import HANGS, REPOSITORY, Train, environment, final
 
 sys.path.insert(0, str(REPOSITORY / "scripts"))
 
-from paper.by_columns import tested
+from paper import by_columns
 from paper.initialization import overlaps, pooled
 from paper.partitions import Rows, partition
 from paper.published import cells
@@ -97,7 +97,7 @@ def test_models_on_a_whole_matrix_are_those_by_columns() -> None:
     for sigma in (None, 1.0):
         found = trained_each(train, test, [0.1, 100.0], sigma, ["fw", "mfw"])
         assert found == {
-            algorithm: [tested(train, test, C, sigma, algorithm) for C in (0.1, 100.0)]
+            algorithm: [by_columns.tested(train, test, C, sigma, algorithm) for C in (0.1, 100.0)]
             for algorithm in ("fw", "mfw")
         }
 
