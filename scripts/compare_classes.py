@@ -61,9 +61,7 @@ def compare(name: str, x: np.ndarray, y: np.ndarray, C: float, gamma: float, spl
         backend = Counting(scaled[train], kernel)
         fits = fit_classes(backend, y[train], count, options, lambda _: None)
         together += backend.values
-        coef = np.stack(
-            [f.alpha * signs_of(y[train], k) / f.margin for k, f in enumerate(fits)], axis=1
-        )
+        coef = np.stack([fit.coef for fit in fits], axis=1)
         decision = np.zeros((count, len(test)))
         products(kernel, block_of(scaled[test]), scaled[train], coef, decision)
         ours.append(np.mean(decision.argmax(axis=0) == y[test]))
