@@ -221,7 +221,8 @@ def _columns(  # type: ignore[no-untyped-def]
 ):
     # A pack meets a whole run of panels before the next one, so that each column is written in
     # long stretches: 256 columns touched 64 bytes at a time would cost more than the kernel.
-    length = max(1, min(_RUN, _RUN_BYTES // (4 * LANES * panels.shape[1])))
+    fitting = _RUN_BYTES // (4 * LANES * panels.shape[1])
+    length = max(1, min(fitting, panels.shape[0] // (8 * workers)))
     taken = np.zeros(1, np.int64)
     for _ in prange(workers):
         values, others = np.empty((2, PACK * LANES), np.float32)
