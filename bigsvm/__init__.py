@@ -9,11 +9,11 @@ __all__ = ["BigSVC", "Model", "load_model"]
 def __getattr__(name: str) -> Any:
     """Import on first use, so that commands start quickly."""
     if name == "BigSVC":
-        from bigsvm.estimator import BigSVC
+        from bigsvm.estimator.classifier import BigSVC
 
         return BigSVC
     if name in __all__:
-        from bigsvm import model
+        from bigsvm.models import model
 
         return getattr(model, name)
     raise AttributeError(f"module 'bigsvm' has no attribute {name!r}")

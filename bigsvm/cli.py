@@ -12,7 +12,7 @@ from io import TextIOWrapper
 from typing import NoReturn
 
 from bigsvm.errors import UserError
-from bigsvm.unheard import going_on_unheard
+from bigsvm.terminal.unheard import going_on_unheard
 
 WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
 

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from bigsvm.addresses import is_address, refuse_credentials
-from bigsvm.prepare_options import PrepareOptions
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.solvers import HOT_SET
-from bigsvm.tune_options import TuneOptions
+from bigsvm.stores.addresses import is_address, refuse_credentials
+from bigsvm.tuning.options import TuneOptions
 from bigsvm.yaml_dialect import to_yaml
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)"

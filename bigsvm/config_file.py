@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from bigsvm.addresses import is_address
 from bigsvm.config import ClusterConfig, Config, Section
 from bigsvm.errors import UserError
+from bigsvm.stores.addresses import is_address
 from bigsvm.yaml_dialect import parse_yaml
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bigsvm import cli
 from bigsvm.errors import UserError
-from bigsvm.evaluation import (
+from bigsvm.models.evaluation import (
     HEADING,
     Confusion,
     Row,
@@ -19,11 +19,11 @@ from bigsvm.evaluation import (
     write_confusion,
     write_csv,
 )
-from bigsvm.progress import Progress, shown_progress, silent
+from bigsvm.terminal.progress import Progress, shown_progress, silent
 from bigsvm.yaml_dialect import parse_yaml
 
 if TYPE_CHECKING:
-    from bigsvm.scoring import Spec
+    from bigsvm.models.scoring import Spec
 
 OVER = ("converged", "max_iterations", "time_limit")  # interrupted: it may still go on
 POLL_SECONDS = 1.0
@@ -120,7 +120,7 @@ class Run:
 
 
 def _is_among(final: Path, snapshots: Sequence[Path]) -> bool:
-    from bigsvm.model import load_model
+    from bigsvm.models.model import load_model
 
     iteration = load_model(final).about.get("iteration")
     numbers = (path.stem.removeprefix("model-") for path in snapshots)
@@ -129,7 +129,7 @@ def _is_among(final: Path, snapshots: Sequence[Path]) -> bool:
 
 def draw(runs: Mapping[str, Run], changed: Sequence[Run], together: Path | None) -> None:
     """The picture of each run that changed, and the one of all runs where it is asked for."""
-    from bigsvm.pictures import draw_evolution
+    from bigsvm.models.pictures import draw_evolution
 
     for label, run in runs.items():
         if run in changed:
@@ -246,7 +246,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         label: Run(folder, arguments.test)
         for label, folder in zip(labels, arguments.runs, strict=True)
     }
-    from bigsvm.compiling import announced
+    from bigsvm.terminal.compiling import announced
 
     with announced():
         (follow if arguments.follow else evaluate_all)(runs, picture)

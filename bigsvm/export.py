@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bigsvm import cli
-from bigsvm.durable import written_whole
 from bigsvm.errors import UserError
+from bigsvm.files.durable import written_whole
 
 EXAMPLES = """examples:
   python -m bigsvm.export runs/mb/model.safetensors mb.onnx
@@ -35,19 +35,19 @@ def export(model_file: Path, out: Path, *, overwrite: bool = False) -> Path | No
     Returns
     -------
     Path or None
-        A second file that LIBSVM's format made necessary; see `bigsvm.libsvm_model`.
+        A second file that LIBSVM's format made necessary; see `bigsvm.models.libsvm_model`.
     """
     check_output(out, overwrite)
-    from bigsvm.model import load_model
+    from bigsvm.models.model import load_model
 
     model = load_model(model_file)
     if model.n_support == 0:
         raise UserError(f"{model_file}: has no support vectors; there is nothing to export")
     if out.suffix.lower() == ".model":
-        from bigsvm.libsvm_model import write_libsvm
+        from bigsvm.models.libsvm_model import write_libsvm
 
         return write_libsvm(model, out, overwrite)
-    from bigsvm.onnx_graph import onnx_model
+    from bigsvm.models.onnx_graph import onnx_model
 
     content = onnx_model(model).SerializeToString(deterministic=True)
     with written_whole(out) as temporary:

@@ -36,7 +36,7 @@ def inspect(path: Path) -> Facts:
         Ready for JSON.
     """
     if path.is_dir() and not _is_zarr(path):
-        from bigsvm.inspect_run import is_run, run_facts
+        from bigsvm.inspection.run import is_run, run_facts
 
         if is_run(path):
             return run_facts(path)
@@ -45,12 +45,12 @@ def inspect(path: Path) -> Facts:
         import h5py
 
         if not h5py.is_hdf5(path):
-            from bigsvm.inspect_model import model_facts
+            from bigsvm.inspection.model import model_facts
 
             return model_facts(path)
     elif not path.exists() and not any(p.is_file() or _is_zarr(p) for p in path.parents):
         raise UserError(f"{path}: there is no such model, run directory or store")
-    from bigsvm.inspect_store import store_facts
+    from bigsvm.inspection.store import store_facts
 
     return store_facts(path)
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm import cli
-from bigsvm.addresses import is_address, path_or_address
 from bigsvm.errors import UserError
-from bigsvm.labels import Classes
-from bigsvm.predict_inputs import Source, is_store, open_source
-from bigsvm.predictions import check_output, open_predictions
+from bigsvm.prediction.inputs import Source, is_store, open_source
+from bigsvm.prediction.outputs import check_output, open_predictions
+from bigsvm.preparation.labels import Classes
 from bigsvm.prepare import cleaning_up_when_terminated, options_from
-from bigsvm.progress import Progress, shown_progress, silent
 from bigsvm.readers import FORMATS, ReadOptions
+from bigsvm.stores.addresses import is_address, path_or_address
+from bigsvm.terminal.progress import Progress, shown_progress, silent
 
 if TYPE_CHECKING:
     from bigsvm.config import ClusterConfig
-    from bigsvm.model import Model
-    from bigsvm.scoring import Decided
+    from bigsvm.models.model import Model
+    from bigsvm.models.scoring import Decided
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ def predict(
     -------
     Summary
     """
-    from bigsvm.model import load_model
-    from bigsvm.scoring import count_right
+    from bigsvm.models.model import load_model
+    from bigsvm.models.scoring import count_right
 
     check_output(out, overwrite)
     inputs = [Path(path) for path in (model_file, source) if not is_address(str(path))]
@@ -118,13 +118,13 @@ def predict(
 def _decided(
     model: "Model", found: Source, cluster: "ClusterConfig | None", stack: ExitStack
 ) -> "Iterator[Decided]":
-    from bigsvm.scoring import Scorer, decided
+    from bigsvm.models.scoring import Scorer, decided
 
     asked = Scorer([model]), found.pieces, found.name, model.scaling if found.raw else None
     if cluster is None:
         return decided(*asked)
-    from bigsvm.cluster_start import connected
-    from bigsvm.predict_cluster import decided_on
+    from bigsvm.cluster.start import connected
+    from bigsvm.prediction.cluster import decided_on
 
     workers = stack.enter_context(connected(cluster, _say, lambda: False))
     return decided(*asked) if workers is None else decided_on(workers, *asked)
@@ -196,7 +196,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         kept["cluster"] = cluster_config(arguments.cluster, arguments.set)
     elif arguments.set:
         raise UserError(f"--set {arguments.set[0]}: is for --cluster, which is not given")
-    from bigsvm.compiling import announced
+    from bigsvm.terminal.compiling import announced
 
     with cleaning_up_when_terminated():
         if arguments.quiet:

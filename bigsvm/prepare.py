@@ -16,19 +16,25 @@ import numpy as np
 
 from bigsvm import cli
 from bigsvm.errors import UserError
-from bigsvm.hidden_folder import hidden_folder
-from bigsvm.labels import Classes
-from bigsvm.parts import Parts
-from bigsvm.prepare_inputs import SYNTHETIC, Input, check_source, open_inputs, with_source_defaults
-from bigsvm.prepare_options import PrepareOptions, checked_options
-from bigsvm.progress import Progress, shown_progress, silent
+from bigsvm.files.hidden_folder import hidden_folder
+from bigsvm.preparation.inputs import (
+    SYNTHETIC,
+    Input,
+    check_source,
+    open_inputs,
+    with_source_defaults,
+)
+from bigsvm.preparation.labels import Classes
+from bigsvm.preparation.options import PrepareOptions, checked_options
+from bigsvm.preparation.parts import Parts
+from bigsvm.preparation.scaling import KINDS, Scaling, ScalingFit
+from bigsvm.preparation.source_files import digests_of, files_of
+from bigsvm.preparation.sources import SOURCES
+from bigsvm.preparation.spill import Spill
 from bigsvm.readers import FORMATS
-from bigsvm.scaling import KINDS, Scaling, ScalingFit
-from bigsvm.source_files import digests_of, files_of
-from bigsvm.sources import SOURCES
-from bigsvm.spill import Spill
-from bigsvm.store import WEIGHT
-from bigsvm.store_writer import COMPRESSIONS, About, StoreWriter, check_target
+from bigsvm.stores.store import WEIGHT
+from bigsvm.stores.writer import COMPRESSIONS, About, StoreWriter, check_target
+from bigsvm.terminal.progress import Progress, shown_progress, silent
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -79,7 +85,7 @@ def prepare(
     Parameters
     ----------
     source : str or Path
-        A named source (see `bigsvm.sources`), `synthetic`, or a file.
+        A named source (see `bigsvm.preparation.sources`), `synthetic`, or a file.
     store : Path
         The Zarr (`*.zarr`) or HDF5 (`*.h5`) store to make.
     options : PrepareOptions
@@ -300,7 +306,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     options = options_from(arguments)
     asked = (arguments.source, arguments.store, options, arguments.test_file)
-    from bigsvm.compiling import announced
+    from bigsvm.terminal.compiling import announced
 
     with cleaning_up_when_terminated():
         if arguments.quiet:

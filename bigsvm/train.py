@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from bigsvm import cli
 from bigsvm.errors import ClusterLost
-from bigsvm.interruption import Interruption
+from bigsvm.training.interruption import Interruption
 
 if TYPE_CHECKING:
     from bigsvm.config import Config
-    from bigsvm.training import Outcome, Training
+    from bigsvm.training.loop import Outcome, Training
 
 EXAMPLES = """examples:
   python -m bigsvm.train configs/quickstart.yaml
@@ -31,8 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     arguments = parse_arguments(argv)
     began = time.monotonic()
-    from bigsvm.compiling import announced
     from bigsvm.config_file import load_config
+    from bigsvm.terminal.compiling import announced
 
     config = load_config(arguments.config, arguments.set)
     path = arguments.run_dir or Path(config.run.dir or f"runs/{arguments.config.stem}")
@@ -77,17 +77,17 @@ def train(
     config: "Config", path: Path, fresh: bool, interruption: Interruption, began: float
 ) -> str:
     """Train as configured in the run directory `path`; return the status."""
-    from bigsvm.cluster_start import connected
-    from bigsvm.data_sets import as_spec, located
-    from bigsvm.display import TimeLeft, shown
-    from bigsvm.labels import sums_of
-    from bigsvm.model import load_model
-    from bigsvm.progress import shown_progress
-    from bigsvm.run_dir import RunDir
-    from bigsvm.scoring import accuracy, open_test_set
-    from bigsvm.set_up import set_up
-    from bigsvm.store import open_dataset
-    from bigsvm.summary import summarise, tell, warn_of_useless_kernel
+    from bigsvm.cluster.start import connected
+    from bigsvm.models.model import load_model
+    from bigsvm.models.scoring import accuracy, open_test_set
+    from bigsvm.preparation.data_sets import as_spec, located
+    from bigsvm.preparation.labels import sums_of
+    from bigsvm.stores.store import open_dataset
+    from bigsvm.terminal.display import TimeLeft, shown
+    from bigsvm.terminal.progress import shown_progress
+    from bigsvm.training.run_dir import RunDir
+    from bigsvm.training.set_up import set_up
+    from bigsvm.training.summary import summarise, tell, warn_of_useless_kernel
 
     run_dir = RunDir(path)
     with interruption.leaving_at_once(), shown_progress() as progress:
@@ -128,7 +128,7 @@ def train(
 
 def _run(training: "Training") -> "Outcome":
     """Train to the end, or to the loss of the cluster; either way the run is saved."""
-    from bigsvm.training import Outcome
+    from bigsvm.training.loop import Outcome
 
     try:
         return training.run()

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from bigsvm import cli
 from bigsvm.errors import ClusterLost
-from bigsvm.interruption import Interruption
-from bigsvm.run_dir import RunDir
+from bigsvm.training.interruption import Interruption
+from bigsvm.training.run_dir import RunDir
 
 if TYPE_CHECKING:
     from bigsvm.config import Config
-    from bigsvm.cross_validation import Measures, Unit
-    from bigsvm.store import Dataset
-    from bigsvm.tune_points import Points
-    from bigsvm.tune_table import Point
-    from bigsvm.tuning import Tuning
+    from bigsvm.stores.store import Dataset
+    from bigsvm.tuning.cross_validation import Measures, Unit
+    from bigsvm.tuning.points import Points
+    from bigsvm.tuning.set_up import Tuning
+    from bigsvm.tuning.table import Point
 
     Source = Generator[tuple[Unit, Measures], None, None]
 
@@ -59,9 +59,9 @@ class TuneDir(RunDir):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     arguments = parse_arguments(argv)
-    from bigsvm.compiling import announced
     from bigsvm.config_file import load_config
-    from bigsvm.tune_options import TuneOptions
+    from bigsvm.terminal.compiling import announced
+    from bigsvm.tuning.options import TuneOptions
 
     config = load_config(arguments.config, arguments.set)
     config = config.model_copy(update={"tune": config.tune or TuneOptions()})
@@ -105,12 +105,12 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
 
 def tune(config: "Config", run_dir: TuneDir, fresh: bool, interruption: Interruption) -> bool:
     """Tune as configured in the run directory; return whether it came to the end."""
-    from bigsvm.cluster_start import connected
-    from bigsvm.data_sets import as_seen_from_anywhere, as_spec, located
-    from bigsvm.progress import shown_progress
-    from bigsvm.store import open_dataset
-    from bigsvm.tune_points import Points
-    from bigsvm.tuning import set_up
+    from bigsvm.cluster.start import connected
+    from bigsvm.preparation.data_sets import as_seen_from_anywhere, as_spec, located
+    from bigsvm.stores.store import open_dataset
+    from bigsvm.terminal.progress import shown_progress
+    from bigsvm.tuning.points import Points
+    from bigsvm.tuning.set_up import set_up
 
     with interruption.leaving_at_once(), shown_progress() as progress:
         data = located(config.data, progress)
@@ -148,10 +148,10 @@ def _in_threads(
     import numpy as np
 
     from bigsvm.kernels import warm_up
+    from bigsvm.solvers.whole_matrix import solve
     from bigsvm.threads import available_threads
-    from bigsvm.tune_local import validate_locally
-    from bigsvm.tuning import matrices_that_fit
-    from bigsvm.whole_matrix import solve
+    from bigsvm.tuning.local import validate_locally
+    from bigsvm.tuning.set_up import matrices_that_fit
 
     # Compiled or loaded before memory is counted.
     warm_up(tuning.grid.kernels[0])
@@ -175,7 +175,7 @@ def _on_cluster(
     units: "list[Unit]",
     interrupted: Callable[[], bool],
 ) -> "Source":
-    from bigsvm.tune_dask import validate_on_cluster
+    from bigsvm.tuning.dask import validate_on_cluster
 
     key = hashlib.sha256(json.dumps(tuning.identity).encode()).hexdigest()
     return validate_on_cluster(
@@ -187,8 +187,8 @@ def _collected(
     source: "Source", tuning: "Tuning", points: "Points", before: int
 ) -> "dict[Unit, Measures]":
     """Save each unit as it comes, and show how far it has come."""
-    from bigsvm.cross_validation import refuse_overflow
-    from bigsvm.progress import shown_progress
+    from bigsvm.terminal.progress import shown_progress
+    from bigsvm.tuning.cross_validation import refuse_overflow
 
     found = {}
     with shown_progress() as progress, closing(source):
@@ -205,8 +205,8 @@ def _conclude(
     config: "Config", run_dir: TuneDir, tuning: "Tuning", found: "dict[Unit, Measures]"
 ) -> None:
     """The table, the pictures, the best config, and what there is to say of them."""
-    from bigsvm.heat_map import draw_heat_map
-    from bigsvm.tune_table import HEADING, edges_reached, line, points_of, ranked, write_table
+    from bigsvm.tuning.heat_map import draw_heat_map
+    from bigsvm.tuning.table import HEADING, edges_reached, line, points_of, ranked, write_table
 
     grid, options = tuning.grid, tuning.options
     table = points_of(found, tuning.split, grid, tuning.sigmas)

@@ -23,12 +23,12 @@ import yaml
 from bigsvm.backends import Backend
 from bigsvm.backends.dask import DaskBackend
 from bigsvm.backends.local import LocalBackend
-from bigsvm.cluster_start import connected
+from bigsvm.cluster.start import connected
 from bigsvm.config import ClusterConfig
 from bigsvm.kernels import Kernel
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
-from bigsvm.prepare_options import PrepareOptions
-from bigsvm.store import open_dataset
+from bigsvm.stores.store import open_dataset
 
 MEMORY = 4 * 2**30
 

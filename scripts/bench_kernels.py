@@ -4,7 +4,7 @@ For each number of features and of columns: milliseconds a column over 100,000 r
 (the pass) and `columns`, their share of the time that numpy's float32 product alone takes (no
 exponential), and the largest error of a kernel value against float64. From 128 features on RBF
 values are made of products with the default --gamma; 4 has them made of differences, and about 1.39
-some of both in the same tiles, which is the dearest (see bigsvm/wide_rbf.py).
+some of both in the same tiles, which is the dearest (see bigsvm/kernels/wide_rbf.py).
 """
 
 import argparse

@@ -12,13 +12,13 @@ import numpy as np
 
 from bigsvm.backends.local import LocalBackend
 from bigsvm.config import DataConfig
-from bigsvm.data_sets import located
 from bigsvm.kernels import Kernel
-from bigsvm.prepare_options import PrepareOptions
+from bigsvm.preparation.data_sets import located
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
-from bigsvm.store import open_dataset
+from bigsvm.stores.store import open_dataset
 
 OPTIONS = PrepareOptions(scaling="standard", clip=8, drop_value=-999, test_rows=12825)
 

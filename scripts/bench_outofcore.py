@@ -53,7 +53,7 @@ def store_path(folder: Path, rows: int, form: str) -> Path:
 
 def make_stores(folder: Path, rows: int, forms: list[str]) -> None:
     """Write the stores that are not there yet, all from one stream of rows."""
-    from bigsvm.store_writer import About, StoreWriter
+    from bigsvm.stores.writer import About, StoreWriter
 
     missing = [form for form in forms if not store_path(folder, rows, form).exists()]
     needed = len(missing) * rows * (4 * FEATURES + 1)
@@ -91,9 +91,9 @@ def measure_pass(store: Path, rounds: int, cold: bool) -> dict[str, float]:
     """Kernels alone and passes over the store, taking turns; the best of each."""
     from bigsvm import kernels
     from bigsvm.backends.local import LocalBackend
-    from bigsvm.fingerprint import fingerprint
     from bigsvm.kernels import Kernel, block_of
-    from bigsvm.store import open_dataset
+    from bigsvm.stores.fingerprint import fingerprint
+    from bigsvm.stores.store import open_dataset
 
     kernel = Kernel("rbf", 1 / (2 * 7.0**2))
     kernels.warm_up(kernel)

@@ -38,8 +38,8 @@ def write_data(work: dict[str, Any]) -> dict[str, Any]:
     Scaling is fitted by `prepare`, on the training part only.
     """
     from bigsvm.config import DataConfig
-    from bigsvm.data_sets import as_spec, located
-    from bigsvm.store import open_dataset
+    from bigsvm.preparation.data_sets import as_spec, located
+    from bigsvm.stores.store import open_dataset
 
     folder = Path(work["folder"])
     folder.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ def fit_bigsvm(work: dict[str, Any]) -> dict[str, Any]:
 
 def tuned_bigsvm(work: dict[str, Any], C: float, sigma: float) -> Any:
     """A bigsvm model; the time does not matter."""
-    from bigsvm.model import load_model
+    from bigsvm.models.model import load_model
 
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
@@ -182,7 +182,7 @@ def fit(work: dict[str, Any]) -> dict[str, Any]:
 
 def score(work: dict[str, Any]) -> dict[str, Any]:
     """Score a bigsvm model."""
-    from bigsvm.model import load_model
+    from bigsvm.models.model import load_model
 
     model = load_model(work["model"])
 

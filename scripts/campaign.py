@@ -44,8 +44,8 @@ from campaign_nursery import Nursery  # noqa: E402
 from campaign_tally import Tally  # noqa: E402
 from campaign_trial import OTHER_RESULT, Attempt, Trial  # noqa: E402
 
+from bigsvm.preparation.options import PrepareOptions  # noqa: E402
 from bigsvm.prepare import prepare  # noqa: E402
-from bigsvm.prepare_options import PrepareOptions  # noqa: E402
 
 KERNELS: list[dict[str, Any]] = [
     {"name": "rbf", "sigma": 1},
@@ -61,7 +61,7 @@ IN_MEMORY = ["-m", "bigsvm.train"]
 STREAMED = [
     "-c",
     "import sys; from dataclasses import replace; "
-    "from bigsvm import cli, memory, train; plan = memory.plan_memory; "
+    "from bigsvm import cli, train; from bigsvm.training import memory; plan = memory.plan_memory; "
     "memory.plan_memory = lambda *p, **k: replace(plan(*p, **k), resident=0); "
     "sys.exit(cli.run(train.main))",
 ]

@@ -160,12 +160,12 @@ def load_everything() -> None:
     for name in MODULES:
         importlib.import_module(name)
     from bigsvm.backends.in_memory import InMemoryBackend
-    from bigsvm.checksum import checksum
     from bigsvm.kernels import Kernel, warm_up
     from bigsvm.solvers.block import BlockSchedule
     from bigsvm.solvers.column_cache import space_for_columns
     from bigsvm.solvers.exact import ExactSchedule
     from bigsvm.solvers.problem import Problem
+    from bigsvm.stores.checksum import checksum
 
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(60, 3)).astype(np.float32)

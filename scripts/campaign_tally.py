@@ -8,7 +8,7 @@ from typing import Any
 
 from campaign_trial import KINDS, Trial
 
-from bigsvm.durable import written_whole
+from bigsvm.files.durable import written_whole
 
 
 class Tally:

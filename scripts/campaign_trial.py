@@ -21,7 +21,7 @@ from campaign_clusters import Cluster, LocalWorkers
 from campaign_nursery import Born, Nursery
 
 from bigsvm.errors import UserError
-from bigsvm.sealed import read_sealed
+from bigsvm.files.sealed import read_sealed
 
 MOST_SECONDS = 500  # for a training of a few: longer is a hang
 KILLED = -signal.SIGKILL

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.export import export
-from bigsvm.libsvm_model import KERNELS, whole_labels
-from bigsvm.model import load_model
-from bigsvm.store import open_dataset
+from bigsvm.models.libsvm_model import KERNELS, whole_labels
+from bigsvm.models.model import load_model
+from bigsvm.stores.store import open_dataset
 
 
 def as_libsvm(decision: np.ndarray) -> np.ndarray:

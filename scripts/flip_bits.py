@@ -22,12 +22,12 @@ from typing import Any
 REPOSITORY = Path(__file__).parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
-from bigsvm.checkpoint import _read as read_checkpoint  # noqa: E402
-from bigsvm.data_sets import has_test  # noqa: E402
 from bigsvm.errors import UserError  # noqa: E402
-from bigsvm.fingerprint import verified_fingerprint  # noqa: E402
-from bigsvm.model import load_model  # noqa: E402
-from bigsvm.store import open_dataset  # noqa: E402
+from bigsvm.models.model import load_model  # noqa: E402
+from bigsvm.preparation.data_sets import has_test  # noqa: E402
+from bigsvm.stores.fingerprint import verified_fingerprint  # noqa: E402
+from bigsvm.stores.store import open_dataset  # noqa: E402
+from bigsvm.training.checkpoint import _read as read_checkpoint  # noqa: E402
 
 REPORTED, WITHOUT_EFFECT = "reported", "without effect"
 MEMORY = 4 * 2**30  # a damaged size must not be believed

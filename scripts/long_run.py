@@ -27,9 +27,9 @@ import numpy as np
 REPOSITORY = Path(__file__).parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
-from bigsvm.durable import written_whole  # noqa: E402
+from bigsvm.files.durable import written_whole  # noqa: E402
+from bigsvm.preparation.options import PrepareOptions  # noqa: E402
 from bigsvm.prepare import prepare  # noqa: E402
-from bigsvm.prepare_options import PrepareOptions  # noqa: E402
 
 WARM_UP = 1 / 3
 FEATURES = 50

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bigsvm.model import Model
+from bigsvm.models.model import Model
 
 FEATURES = 20
 
@@ -59,7 +59,7 @@ def measure(rows: int, support: int, source: str, out: str, folder: Path) -> Non
 
 MEASURED = """
 import runpy, sys, time
-from bigsvm.memory import peak_resident_set
+from bigsvm.training.memory import peak_resident_set
 began = time.monotonic()
 sys.argv = sys.argv[1:]
 try:

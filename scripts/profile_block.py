@@ -16,11 +16,11 @@ from collections.abc import Callable
 from typing import Any
 
 from bigsvm import kernels, train
-from bigsvm.backends import in_memory, local
-from bigsvm.checkpoint import Checkpoints
+from bigsvm.backends import local
 from bigsvm.solvers import block, exact
 from bigsvm.solvers.column_cache import ColumnCache
-from bigsvm.training import Training
+from bigsvm.training.checkpoint import Checkpoints
+from bigsvm.training.loop import Training
 
 PARTS: list[tuple[Any, str, str]] = [
     (local.LocalBackend, "__init__", "reading the data"),

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bigsvm.sealed import read_sealed, write_sealed
+from bigsvm.files.sealed import read_sealed, write_sealed
 
 Content = str | bytes | Callable[[Path], object]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bigsvm.backends.in_memory import InMemoryBackend
+from bigsvm.files.sealed import InPieces
 from bigsvm.kernels import Kernel
-from bigsvm.sealed import InPieces
 
 
 def digits(rows: int | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from trainings import EVERY, ROWS, TOLERANCE, Train, command, environment, summary, trainer
 
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
-from bigsvm.prepare_options import PrepareOptions
 
 
 @pytest.fixture(scope="session")

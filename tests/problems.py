@@ -7,9 +7,9 @@ import numpy as np
 
 from bigsvm.backends.local import LocalBackend
 from bigsvm.kernels import Kernel, block_of, columns, panels_of
+from bigsvm.preparation.sources import SOURCES, locate
 from bigsvm.readers import open_reader
 from bigsvm.solvers.problem import Problem
-from bigsvm.sources import SOURCES, locate
 
 
 class Rows:

@@ -12,10 +12,10 @@ import numpy as np
 import yaml
 from trainings import HANGS, REPOSITORY
 
-from bigsvm.model import Model
+from bigsvm.models.model import Model
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
-from bigsvm.prepare_options import PrepareOptions
-from bigsvm.store import open_dataset
+from bigsvm.stores.store import open_dataset
 
 
 def make_store(path: Path, rows: int = 900, **options: Any) -> Path:

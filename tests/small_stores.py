@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import zarr
 
-from bigsvm.store_writer import About, StoreWriter
+from bigsvm.stores.writer import About, StoreWriter
 
 FORMATS = ("s.zarr", "s.h5", "s.hdf5")
 

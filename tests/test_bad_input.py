@@ -17,8 +17,8 @@ import pytest
 from trainings import environment, everything
 
 from bigsvm import cli
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
-from bigsvm.prepare_options import PrepareOptions
 
 CASES = bad_configs.CASES | bad_data.CASES | bad_sources.CASES | bad_commands.CASES
 

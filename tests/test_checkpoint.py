@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bigsvm.checkpoint import Checkpoints
 from bigsvm.errors import UserError
-from bigsvm.sealed import read_sealed, write_sealed
+from bigsvm.files.sealed import read_sealed, write_sealed
 from bigsvm.solvers.state import State
+from bigsvm.training.checkpoint import Checkpoints
 
 IDENTITY = {"data": "abc", "rows": 9, "C": 1.0, "kernel": {"name": "rbf", "gamma": 0.5}}
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bigsvm.checksum import Checksum, checksum
+from bigsvm.stores.checksum import Checksum, checksum
 
 ROWS = np.random.default_rng(0).normal(size=(40, 7)).astype(np.float32)
 

@@ -27,11 +27,11 @@ from trainings import (
 )
 
 from bigsvm.export import export
-from bigsvm.model import Model, load_model
+from bigsvm.models.model import Model, load_model
 from bigsvm.predict import predict
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
-from bigsvm.prepare_options import PrepareOptions
-from bigsvm.store import open_dataset
+from bigsvm.stores.store import open_dataset
 
 SCHEDULES = {
     "exact": ("solver.schedule=exact",),

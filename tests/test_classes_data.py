@@ -10,14 +10,14 @@ from trainings import Train, everything, one_line, summary
 
 from bigsvm import cli
 from bigsvm.errors import UserError
-from bigsvm.fingerprint import verified_fingerprint
-from bigsvm.labels import signs_of
-from bigsvm.model import Model, load_model
+from bigsvm.files.sealed import read_sealed, write_sealed
+from bigsvm.models.model import Model, load_model
 from bigsvm.predict import predict
+from bigsvm.preparation.labels import signs_of
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
-from bigsvm.prepare_options import PrepareOptions
-from bigsvm.sealed import read_sealed, write_sealed
-from bigsvm.store import open_dataset
+from bigsvm.stores.fingerprint import verified_fingerprint
+from bigsvm.stores.store import open_dataset
 
 
 def three(path: Path, labels: list[Any], name: str = "t.csv") -> Path:

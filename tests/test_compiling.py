@@ -9,14 +9,14 @@ import pytest
 from numba import njit
 from small_run import run
 
-from bigsvm import compiling
 from bigsvm.backends.in_memory import InMemoryBackend
-from bigsvm.compiling import announced
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.steps import steps
+from bigsvm.terminal import compiling
+from bigsvm.terminal.compiling import announced
 
 
 def test_it_is_said_once_and_only_while_compiling(

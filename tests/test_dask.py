@@ -13,17 +13,17 @@ from trainings import HANGS
 from bigsvm.backends import Backend
 from bigsvm.backends.dask import DaskBackend
 from bigsvm.backends.local import LocalBackend
-from bigsvm.cluster import Cluster
-from bigsvm.cluster_start import connected
+from bigsvm.cluster.start import connected
+from bigsvm.cluster.workers import Cluster
 from bigsvm.config import ClusterConfig
 from bigsvm.kernels import Kernel
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
-from bigsvm.prepare_options import PrepareOptions
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
-from bigsvm.store import Dataset, open_dataset
+from bigsvm.stores.store import Dataset, open_dataset
 
 ROWS = 66_000  # more than the largest chunk
 KERNEL = Kernel("rbf", 0.5)

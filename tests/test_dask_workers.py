@@ -16,16 +16,16 @@ from clusters import Processes, until
 from distributed import Security
 from trainings import REPOSITORY, Train, final, one_line, summary
 
-from bigsvm import cluster_start
 from bigsvm.backends import worker
 from bigsvm.backends.dask import DaskBackend
 from bigsvm.backends.local import LocalBackend
-from bigsvm.cluster_start import connected
+from bigsvm.cluster.start import connected
+from bigsvm.cluster.workers import start as cluster_start
 from bigsvm.config import ClusterConfig
 from bigsvm.errors import UserError
-from bigsvm.fingerprint import verified_fingerprint
 from bigsvm.kernels import Kernel
-from bigsvm.store import open_dataset
+from bigsvm.stores.fingerprint import verified_fingerprint
+from bigsvm.stores.store import open_dataset
 
 KERNEL = Kernel("rbf", 0.5)
 

@@ -11,10 +11,10 @@ from trainings import wait_until
 
 from bigsvm import cli
 from bigsvm.config import DataConfig
-from bigsvm.data_sets import located
 from bigsvm.errors import UserError
+from bigsvm.preparation.data_sets import located
 from bigsvm.prepare import main
-from bigsvm.store import open_dataset
+from bigsvm.stores.store import open_dataset
 
 OLD = "1,2,0\n3,4,1\n5,6,0\n"
 NEW = "1,2,0\n3,9,1\n5,6,0\n"  # as long as the old one

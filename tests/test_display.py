@@ -2,7 +2,7 @@
 
 import math
 
-from bigsvm.display import Report, TimeLeft, as_line
+from bigsvm.terminal.display import Report, TimeLeft, as_line
 
 REPORT = Report(440, 0, 2e-3, 0.1, 60, 50, 9.2, 0)
 

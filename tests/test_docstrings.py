@@ -5,14 +5,14 @@ from docstrings import described, gives_something, parameters, public_objects, s
 
 from bigsvm import BigSVC, Model, load_model
 from bigsvm.config_file import load_config
-from bigsvm.estimator import Progress
-from bigsvm.evaluation import evaluate_snapshots
+from bigsvm.estimator.classifier import Progress
 from bigsvm.export import export
 from bigsvm.inspect import inspect
+from bigsvm.models.evaluation import evaluate_snapshots
 from bigsvm.predict import predict
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
-from bigsvm.prepare_options import PrepareOptions
-from bigsvm.store import open_dataset
+from bigsvm.stores.store import open_dataset
 
 # What users call themselves; the rest is the inside, told in as many words as it needs.
 FUNCTIONS = [load_model, load_config, evaluate_snapshots, export, inspect, predict, prepare]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from bigsvm import download as module
-from bigsvm.download import download
 from bigsvm.errors import UserError
+from bigsvm.preparation import download as module
+from bigsvm.preparation.download import download
 
 CONTENT = bytes(range(256)) * 4000
 

@@ -32,7 +32,7 @@ from trainings import HANGS, environment
 from bigsvm import BigSVC
 from bigsvm.errors import UserError
 from bigsvm.export import export
-from bigsvm.model import load_model
+from bigsvm.models.model import load_model
 
 FOLDS = StratifiedKFold(5, shuffle=True, random_state=0)
 
@@ -174,7 +174,7 @@ def test_a_linear_kernel_has_coefficients_of_features(sonar: tuple) -> None:
 def test_a_callback_sees_and_ends_the_fit(
     heart: tuple, schedule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bigsvm.estimator_options.HOT_SET", 16)  # many passes over few rows
+    monkeypatch.setattr("bigsvm.estimator.options.HOT_SET", 16)  # many passes over few rows
     seen = []
 
     def callback(progress: Any) -> bool:

@@ -20,10 +20,10 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from trainings import HANGS, environment
 
 from bigsvm import BigSVC
-from bigsvm.model import load_model
+from bigsvm.models.model import load_model
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
-from bigsvm.prepare_options import PrepareOptions
-from bigsvm.store import open_dataset
+from bigsvm.stores.store import open_dataset
 
 FITTED = ("support_", "support_vectors_", "dual_coef_", "n_iter_", "gap_", "classes_")
 Given = tuple[np.ndarray, np.ndarray]
@@ -38,9 +38,9 @@ def german(data_dir: Path) -> Given:
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that 400 rows are several chunks, and many hot sets."""
-    monkeypatch.setattr("bigsvm.store_rows.CHUNK_BYTES", 60 * 24 * 4)
-    monkeypatch.setattr("bigsvm.outside_rows.CHUNK_BYTES", 60 * 24 * 4)
-    monkeypatch.setattr("bigsvm.estimator_options.HOT_SET", 16)
+    monkeypatch.setattr("bigsvm.stores.rows.CHUNK_BYTES", 60 * 24 * 4)
+    monkeypatch.setattr("bigsvm.estimator.outside_rows.CHUNK_BYTES", 60 * 24 * 4)
+    monkeypatch.setattr("bigsvm.estimator.options.HOT_SET", 16)
 
 
 def zarr_array(X: np.ndarray, folder: Path, **options: Any) -> zarr.Array:
@@ -156,9 +156,9 @@ def test_rows_of_dask_are_read_by_chunks_and_kept_while_they_fit(
 MEASURED = """
 import sys
 import dask.array as da, h5py, numpy as np, zarr
-import bigsvm.estimator_options
-from bigsvm.memory import peak_resident_set, resident_set
-bigsvm.estimator_options.HOT_SET = 64
+import bigsvm.estimator.options
+from bigsvm.training.memory import peak_resident_set, resident_set
+bigsvm.estimator.options.HOT_SET = 64
 from bigsvm import BigSVC
 
 def fit(X, y):

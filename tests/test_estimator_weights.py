@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from bigsvm import BigSVC
-from bigsvm.model import load_model
+from bigsvm.models.model import load_model
 from bigsvm.solvers.reweight import Reweighting
 
 Given = tuple[np.ndarray, np.ndarray]

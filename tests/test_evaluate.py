@@ -13,16 +13,16 @@ import small_run
 from small_run import add_snapshot, make_model, make_run, make_store, write_config, write_summary
 from trainings import HANGS
 
-from bigsvm import evaluation
 from bigsvm.errors import UserError
 from bigsvm.evaluate import Run, main
-from bigsvm.evaluation import evaluate_snapshots
 from bigsvm.kernels import block_of
-from bigsvm.model import load_model
-from bigsvm.pictures import accuracy_range
-from bigsvm.scores import scores_of
-from bigsvm.scoring import Scorer, accuracy, decided, pieces_of
-from bigsvm.store import Dataset, open_dataset
+from bigsvm.models import evaluation
+from bigsvm.models.evaluation import evaluate_snapshots
+from bigsvm.models.model import load_model
+from bigsvm.models.pictures import accuracy_range
+from bigsvm.models.scores import scores_of
+from bigsvm.models.scoring import Scorer, accuracy, decided, pieces_of
+from bigsvm.stores.store import Dataset, open_dataset
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SNAPSHOTS = {100: 40, 200: 90, 300: 70}

@@ -12,11 +12,11 @@ import small_run
 from libsvm import svmutil
 from small_run import make_model, make_store
 
-from bigsvm import onnx_graph
 from bigsvm.errors import UserError
 from bigsvm.export import export, main
-from bigsvm.model import Model, load_model
-from bigsvm.scaling import Scaling
+from bigsvm.models import onnx_graph
+from bigsvm.models.model import Model, load_model
+from bigsvm.preparation.scaling import Scaling
 
 KERNELS: dict[str, dict[str, Any]] = {
     "rbf": {"name": "rbf", "gamma": 0.7},
@@ -214,7 +214,7 @@ def test_mistakes_are_told_and_nothing_is_left(store: Path, tmp_path: Path) -> N
 
 def test_a_trained_model_as_a_command(straight: Path, stores: dict, tmp_path: Path) -> None:
     """From a real run, through real processes: every training row decided the same."""
-    from bigsvm.store import open_dataset
+    from bigsvm.stores.store import open_dataset
 
     for name in ("m.onnx", "m.model"):
         code, out, err = small_run.run(

@@ -16,11 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bigsvm import checkpoint, load_model, model
-from bigsvm.checkpoint import Checkpoints
+from bigsvm import load_model
 from bigsvm.errors import UserError
-from bigsvm.sealed import read_sealed, write_sealed
+from bigsvm.files.sealed import read_sealed, write_sealed
+from bigsvm.models import model
 from bigsvm.solvers.state import State
+from bigsvm.training.checkpoint import Checkpoints
+from bigsvm.training.loop import checkpoint
 
 FORMATS = Path(__file__).parent / "formats"
 WRITTEN = {

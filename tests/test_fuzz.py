@@ -25,10 +25,10 @@ from hypothesis import strategies as st
 
 from bigsvm.config_file import load_config
 from bigsvm.errors import UserError
-from bigsvm.model import Model, load_model
+from bigsvm.files.sealed import read_sealed, write_sealed
+from bigsvm.models.model import Model, load_model
+from bigsvm.preparation.scaling import Scaling
 from bigsvm.readers import ReadOptions, open_reader
-from bigsvm.scaling import Scaling
-from bigsvm.sealed import read_sealed, write_sealed
 
 MOST_SECONDS = 60  # a file of a kilobyte takes milliseconds: this is for a machine that is busy
 MOST_BYTES = 2**30

@@ -7,9 +7,10 @@ from contextlib import suppress
 
 import pytest
 
-from bigsvm import cluster_start, heartbeats
+from bigsvm.cluster.heartbeats import Heartbeats
+from bigsvm.cluster.workers import heartbeats
+from bigsvm.cluster.workers import start as cluster_start
 from bigsvm.config import ClusterConfig
-from bigsvm.heartbeats import Heartbeats
 
 
 def test_silence_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from trainings import summary
 
 from bigsvm.errors import UserError
 from bigsvm.inspect import main
-from bigsvm.model import load_model
+from bigsvm.models.model import load_model
 
 
 def facts(path: object, capsys: pytest.CaptureFixture) -> dict[str, Any]:

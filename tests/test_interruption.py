@@ -8,7 +8,7 @@ import pytest
 
 TWICE = """
 import signal
-from bigsvm.interruption import Interruption
+from bigsvm.training.interruption import Interruption
 
 with Interruption().watched() as interruption:
     {inside}

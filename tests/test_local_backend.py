@@ -18,9 +18,9 @@ from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.errors import UserError
 from bigsvm.kernels import LANES, Kernel
-from bigsvm.plain_rows import PlainRows
-from bigsvm.store import Dataset, open_dataset
-from bigsvm.store_writer import About, StoreWriter
+from bigsvm.stores.plain_rows import PlainRows
+from bigsvm.stores.store import Dataset, open_dataset
+from bigsvm.stores.writer import About, StoreWriter
 
 N, D, CHUNK = 5000, 6, 700
 FORMS = {"zstd.zarr": "zstd", "none.zarr": "none", "plain.h5": None}
@@ -95,7 +95,7 @@ def test_panels_are_the_same_however_the_rows_lie(
     piece_bytes: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bigsvm.store_rows.PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr("bigsvm.stores.rows.PIECE_BYTES", piece_bytes)
     with opened(folder, name, x) as data:
         for start, stop in ((0, N), (700, 1400), (4900, N)):
             panels = np.full((-(-N // LANES), D, LANES), np.nan, np.float32)

@@ -10,9 +10,9 @@ import pytest
 from small_stores import own_arrays, write
 
 from bigsvm.errors import UserError
-from bigsvm.fingerprint import fingerprint
-from bigsvm.store import open_dataset
-from bigsvm.store_rows import CHUNK_BYTES
+from bigsvm.stores.fingerprint import fingerprint
+from bigsvm.stores.rows import CHUNK_BYTES
+from bigsvm.stores.store import open_dataset
 
 
 @pytest.mark.filterwarnings("ignore:The data type")  # Zarr 3 on labels that are bytes

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from bigsvm.errors import UserError
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
-from bigsvm.prepare_options import PrepareOptions
 from bigsvm.readers import ReadOptions, open_reader
-from bigsvm.weights import _from_file
+from bigsvm.training.weights import _from_file
 
 # Empty lines, lines of blanks, and in LIBSVM text comments; the row to come is in line 8.
 HEADER = "\n\na,w,b,kind\n\n1,1,2,u\n  \n\n"

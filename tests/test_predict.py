@@ -16,13 +16,13 @@ import zarr
 from small_run import make_model, make_store
 from trainings import HANGS, wait_until
 
-from bigsvm import predictions
 from bigsvm.errors import UserError
-from bigsvm.model import Model, load_model
+from bigsvm.models.model import Model, load_model
 from bigsvm.predict import main
 from bigsvm.predict import predict as bigsvm_predict
-from bigsvm.store import open_dataset
-from bigsvm.synthetic import synthetic_reader
+from bigsvm.prediction import outputs as predictions
+from bigsvm.preparation.synthetic import synthetic_reader
+from bigsvm.stores.store import open_dataset
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from small_run import make_model, make_store
 from test_dask_workers import another_version
 from trainings import HANGS
 
-from bigsvm import predict_cluster
 from bigsvm.config import ClusterConfig
 from bigsvm.errors import ClusterLost
 from bigsvm.predict import predict
+from bigsvm.prediction import cluster as predict_cluster
 
 FORMATS = ("csv", "parquet", "zarr", "npy")
 

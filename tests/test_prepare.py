@@ -12,11 +12,11 @@ from trainings import wait_until
 
 from bigsvm import cli
 from bigsvm.errors import UserError
-from bigsvm.fingerprint import fingerprint
+from bigsvm.preparation.options import PrepareOptions, checked_options
+from bigsvm.preparation.split import TestChoice
 from bigsvm.prepare import main, prepare
-from bigsvm.prepare_options import PrepareOptions, checked_options
-from bigsvm.split import TestChoice
-from bigsvm.store import Dataset, open_dataset
+from bigsvm.stores.fingerprint import fingerprint
+from bigsvm.stores.store import Dataset, open_dataset
 
 
 def csv_file(path: Path, X: np.ndarray, labels: list[object]) -> Path:

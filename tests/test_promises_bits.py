@@ -11,7 +11,7 @@ import pytest
 from trainings import Train, assert_same_run, command, environment, final, one_line, snapshot
 
 from bigsvm import load_model
-from bigsvm.store import open_dataset
+from bigsvm.stores.store import open_dataset
 
 
 @pytest.mark.parametrize("form", ["chunks of 8192", "chunks of 500"])
@@ -54,7 +54,8 @@ def test_same_bits_with_memory_for_some_columns(
 INSTRUMENTED = """
 import sys
 import numba
-from bigsvm import cli, memory, train
+from bigsvm import cli, train
+from bigsvm.training.loop import memory
 from bigsvm.solvers import column_cache, exact
 
 exact._WORTH_THREADS = 0  # use them for few patterns too

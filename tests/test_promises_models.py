@@ -12,9 +12,9 @@ from trainings import TOLERANCE, Train, environment, summary
 
 from bigsvm import load_model
 from bigsvm.errors import UserError
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
-from bigsvm.prepare_options import PrepareOptions
-from bigsvm.store import open_dataset
+from bigsvm.stores.store import open_dataset
 
 USE = """
 import sys, json

@@ -12,8 +12,8 @@ from trainings import HANGS, command, environment, final, one_line, summary
 
 from bigsvm.config_file import load_config
 from bigsvm.errors import UserError
-from bigsvm.fingerprint import fingerprint
-from bigsvm.store import open_dataset
+from bigsvm.stores.fingerprint import fingerprint
+from bigsvm.stores.store import open_dataset
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 STORE = f"s3://{BUCKET}/store.zarr"
@@ -128,7 +128,8 @@ def test_passing_errors_pass(
 
 def test_chunks_are_asked_for_several_at_once(run: Run, well_behaved: S3Server) -> None:
     code = (
-        "from bigsvm.fingerprint import fingerprint\nfrom bigsvm.store import open_dataset\n"
+        "from bigsvm.stores.fingerprint import fingerprint\n"
+        "from bigsvm.stores.store import open_dataset\n"
         f"print(fingerprint(open_dataset({STORE!r})))"
     )
     run([sys.executable, "-c", code])

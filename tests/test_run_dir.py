@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from bigsvm.errors import UserError
-from bigsvm.run_dir import RunDir
+from bigsvm.training.run_dir import RunDir
 
 OURS = ("config.yaml", "metrics.jsonl", "model.safetensors", "summary.json", "evaluation.csv")
 HOLDER = """
 import sys, time
 from pathlib import Path
-from bigsvm.run_dir import RunDir
+from bigsvm.training.run_dir import RunDir
 with RunDir(Path(sys.argv[1])).locked():
     print("held", flush=True)
     time.sleep(60)

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from small_run import make_store
 
-from bigsvm import model_factory
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.errors import UserError
-from bigsvm.fingerprint import verified_fingerprint
 from bigsvm.kernels import Kernel
-from bigsvm.model import Model, load_model
-from bigsvm.model_factory import ModelFactory
+from bigsvm.models.model import Model, load_model
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
-from bigsvm.prepare_options import PrepareOptions
-from bigsvm.store import open_dataset
+from bigsvm.stores.fingerprint import verified_fingerprint
+from bigsvm.stores.store import open_dataset
+from bigsvm.training.loop import model_factory
+from bigsvm.training.model_factory import ModelFactory
 
 KERNEL = Kernel("rbf", 0.5)
 CHUNK = 64

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bigsvm.errors import UserError
-from bigsvm.scaling import Scaling, ScalingFit
+from bigsvm.preparation.scaling import Scaling, ScalingFit
 
 
 def fit(X: np.ndarray, kind: str, clip: float | None = None, batch: int = 64) -> Scaling:

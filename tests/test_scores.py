@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from bigsvm.scores import auc, scores_of
+from bigsvm.models.scores import auc, scores_of
 
 # Few different values: many ties, and zeros, which count as +1.
 CASES = st.lists(

@@ -13,8 +13,8 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from bigsvm.errors import UserError
-from bigsvm.model import FORMAT, load_model
-from bigsvm.sealed import _checksum, read_sealed, write_sealed
+from bigsvm.files.sealed import _checksum, read_sealed, write_sealed
+from bigsvm.models.model import FORMAT, load_model
 
 ABOUT = {"format": "test", "gap": 0.1, "nested": {"é": [1, None, "x"]}, "text": "{}\n\0\u2028"}
 
@@ -264,7 +264,7 @@ WRITER = """
 import sys
 from pathlib import Path
 import numpy as np
-from bigsvm.sealed import write_sealed
+from bigsvm.files.sealed import write_sealed
 write_sealed(Path(sys.argv[1]), {"big": np.full(int(sys.argv[2]), 2.0)}, {})
 """
 

@@ -17,7 +17,7 @@ import yaml
 from trainings import REPOSITORY
 
 from bigsvm import yaml_dialect
-from bigsvm.sources import SOURCES
+from bigsvm.preparation.sources import SOURCES
 
 MODULES = sorted((REPOSITORY / "bigsvm").rglob("*.py"))
 # They run code that is in the data, or hand text to a shell.

@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from bigsvm import download as download_module
-from bigsvm import sources
 from bigsvm.errors import UserError
+from bigsvm.preparation import download as download_module
+from bigsvm.preparation import sources
+from bigsvm.preparation.sources import SOURCES, SourceFile, find_or_download, locate
 from bigsvm.readers import ReadOptions, open_reader
-from bigsvm.sources import SOURCES, SourceFile, find_or_download, locate
 
 
 @pytest.fixture(autouse=True)

@@ -53,7 +53,7 @@ BUSY = """
 import sys, time
 from pathlib import Path
 from bigsvm import cli
-from bigsvm.store import open_dataset
+from bigsvm.stores.store import open_dataset
 
 def main(argv):
     open_dataset(Path(sys.argv[1])).labels()

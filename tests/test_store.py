@@ -10,12 +10,12 @@ import zarr
 from small_stores import FORMATS, own_arrays, some_rows, write
 
 from bigsvm.errors import UserError
-from bigsvm.fingerprint import fingerprint, verified_fingerprint
+from bigsvm.preparation.options import PrepareOptions
+from bigsvm.preparation.scaling import Scaling
 from bigsvm.prepare import prepare
-from bigsvm.prepare_options import PrepareOptions
-from bigsvm.scaling import Scaling
-from bigsvm.store import Dataset, open_dataset
-from bigsvm.store_writer import About, StoreWriter
+from bigsvm.stores.fingerprint import fingerprint, verified_fingerprint
+from bigsvm.stores.store import Dataset, open_dataset
+from bigsvm.stores.writer import About, StoreWriter
 
 
 @pytest.mark.parametrize("name", FORMATS)

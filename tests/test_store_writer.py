@@ -6,8 +6,8 @@ import pytest
 from small_stores import FORMATS, some_rows, write
 
 from bigsvm.errors import UserError
-from bigsvm.store import open_dataset
-from bigsvm.store_writer import About, StoreWriter
+from bigsvm.stores.store import open_dataset
+from bigsvm.stores.writer import About, StoreWriter
 
 
 @pytest.mark.parametrize("name", FORMATS)

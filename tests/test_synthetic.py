@@ -7,7 +7,7 @@ from sklearn.svm import SVC
 
 import bigsvm.readers as readers
 from bigsvm.errors import UserError
-from bigsvm.synthetic import synthetic_reader
+from bigsvm.preparation.synthetic import synthetic_reader
 
 
 def make(

@@ -14,17 +14,17 @@ from trainings import HANGS, environment, wait_until
 
 from bigsvm import cli
 from bigsvm.backends.in_memory import InMemoryBackend
-from bigsvm.folds import stratified_folds, stratified_sample
 from bigsvm.kernels import Kernel
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
-from bigsvm.prepare_options import PrepareOptions
-from bigsvm.progress import shown_progress
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
-from bigsvm.store import open_dataset
+from bigsvm.stores.store import open_dataset
+from bigsvm.terminal.progress import shown_progress
 from bigsvm.tune import main
-from bigsvm.tune_table import Point, edges_reached, ranked
+from bigsvm.tuning.folds import stratified_folds, stratified_sample
+from bigsvm.tuning.table import Point, edges_reached, ranked
 
 SIGMAS, CS = [0.5, 2.0], [0.1, 1.0, 1000.0]
 Rows = dict[tuple[str, str, float], dict[str, str]]
@@ -446,9 +446,11 @@ def test_a_mistake_is_one_line_and_leaves_nothing(
 def test_progress_tells_the_time_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr("bigsvm.progress.SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("bigsvm.terminal.progress.SECONDS_BETWEEN_LINES", 0.0)
     clock = iter([0.0, 10.0, 70.0])
-    monkeypatch.setattr("bigsvm.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(
+        "bigsvm.terminal.progress.time", SimpleNamespace(monotonic=lambda: next(clock))
+    )
     with shown_progress() as progress:
         progress("folds", 4, 100)
         progress("folds", 24, 100)

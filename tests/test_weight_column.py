@@ -13,9 +13,9 @@ from bigsvm import BigSVC, cli, load_model
 from bigsvm.errors import UserError
 from bigsvm.inspect import inspect
 from bigsvm.predict import main as predict
+from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import main, prepare
-from bigsvm.prepare_options import PrepareOptions
-from bigsvm.store import open_dataset
+from bigsvm.stores.store import open_dataset
 from bigsvm.train import main as train
 
 

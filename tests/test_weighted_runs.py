@@ -21,8 +21,8 @@ from trainings import (
 from bigsvm import load_model
 from bigsvm.errors import UserError
 from bigsvm.kernels import block_of
-from bigsvm.scoring import Scorer
-from bigsvm.store import open_dataset
+from bigsvm.models.scoring import Scorer
+from bigsvm.stores.store import open_dataset
 from bigsvm.train import main
 
 SCHEDULES = {
@@ -212,8 +212,8 @@ def test_binary_weights_of_mfw_give_its_model_again(
     train: Callable[..., None], tmp_path: Path
 ) -> None:
     """The paper's: what mfw finds is the weighted SVM whose weights are its working set."""
-    from bigsvm.checkpoint import KIND
-    from bigsvm.sealed import read_sealed
+    from bigsvm.files.sealed import read_sealed
+    from bigsvm.training.checkpoint import KIND
 
     train(tmp_path / "mfw", "solver.tolerance=1e-6")
     newest = max((tmp_path / "mfw" / "checkpoints").iterdir())

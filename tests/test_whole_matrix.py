@@ -7,11 +7,11 @@ import pytest
 from problems import named, problem_of, random_problem
 
 from bigsvm.backends.in_memory import InMemoryBackend
-from bigsvm.fit import FitOptions, fit_signs
+from bigsvm.estimator.fit import FitOptions, fit_signs
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
-from bigsvm.whole_matrix import (
+from bigsvm.solvers.whole_matrix import (
     MAX_ITERATIONS,
     OVERFLOWED,
     STOPPED,

@@ -12,17 +12,17 @@ import yaml
 from problems import Rows, random_problem
 from trainings import HANGS, environment
 
+from bigsvm.backends.gathered import Gathered
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.backends.part import PartOfBackend
-from bigsvm.gathered import Gathered
 from bigsvm.kernels import Kernel
 from bigsvm.solvers import block
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.in_turns import BlockInTurns
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
-from bigsvm.store_writer import About, StoreWriter
+from bigsvm.stores.writer import About, StoreWriter
 
 KERNELS = [Kernel("rbf", 0.1), Kernel("linear"), Kernel("poly", 0.1, 1.0, 2)]
 

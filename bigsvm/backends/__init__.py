@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from bigsvm.sealed import InPieces
+from bigsvm.files.sealed import InPieces
 
 
 class Backend(Protocol):

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from bigsvm.backends import worker
+from bigsvm.backends.gathered import with_coefficients
 from bigsvm.backends.local import LocalBackend
 from bigsvm.backends.sums import as_columns, weights_of
 from bigsvm.backends.worker import Stretch
-from bigsvm.cluster import Cluster
+from bigsvm.cluster.workers import Cluster
 from bigsvm.errors import ClusterLost
-from bigsvm.gathered import with_coefficients
+from bigsvm.files.sealed import InPieces
 from bigsvm.kernels import LANES, Kernel
-from bigsvm.sealed import InPieces
-from bigsvm.store import Dataset
+from bigsvm.stores.store import Dataset
 
 # With at least so many chunks a worker, stretches end where chunks do: no chunk is read twice. With
 # fewer that would load the workers too unequally.

@@ -4,8 +4,8 @@ import numpy as np
 
 from bigsvm import kernels
 from bigsvm.backends.sums import add_sums, as_columns
+from bigsvm.files.sealed import InPieces
 from bigsvm.kernels import Kernel, block_of
-from bigsvm.sealed import InPieces
 
 
 class InMemoryBackend:

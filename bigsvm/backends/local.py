@@ -8,10 +8,10 @@ import numpy as np
 
 from bigsvm import kernels
 from bigsvm.backends.sums import add_sums, as_columns
+from bigsvm.files.sealed import InPieces
 from bigsvm.kernels import LANES, Block, Kernel, block_of
-from bigsvm.prefetch import prefetched
-from bigsvm.sealed import InPieces
-from bigsvm.store import Dataset
+from bigsvm.stores.prefetch import prefetched
+from bigsvm.stores.store import Dataset
 from bigsvm.threads import available_threads, threads
 
 

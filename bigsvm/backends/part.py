@@ -6,10 +6,10 @@ import numpy as np
 
 from bigsvm import kernels
 from bigsvm.backends import Backend
+from bigsvm.backends.gathered import Gathered
 from bigsvm.backends.sums import add_sums, as_columns
-from bigsvm.gathered import Gathered
+from bigsvm.files.sealed import InPieces
 from bigsvm.kernels import Block, Kernel, block_of
-from bigsvm.sealed import InPieces
 
 
 class PartOfBackend:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from bigsvm.gathered import with_coefficients
+from bigsvm.backends.gathered import with_coefficients
+from bigsvm.files.sealed import InPieces
 from bigsvm.kernels import Block, Kernel, add_to_weights, linear_products, products
-from bigsvm.sealed import InPieces
 
 Blocks = Callable[[], Iterable[Block]]
 

@@ -19,10 +19,10 @@ from bigsvm.backends.local import LocalBackend
 from bigsvm.backends.sums import as_columns
 from bigsvm.errors import UserError
 from bigsvm.kernels import Kernel, warm_up
-from bigsvm.memory import plan_memory
 from bigsvm.solvers import ARITHMETIC
-from bigsvm.store import Dataset, open_dataset
+from bigsvm.stores.store import Dataset, open_dataset
 from bigsvm.threads import available_threads
+from bigsvm.training.memory import plan_memory
 
 
 class UnfitWorker(Exception):

@@ -11,7 +11,7 @@ from bigsvm.readers import Batch, ReadOptions, open_reader
 from bigsvm.readers.columns import check_features, column_position
 from bigsvm.readers.text_rows import NO_LABEL_COLUMN
 from bigsvm.readers.wording import shown
-from bigsvm.weights import WEIGHTS_ARE, usable
+from bigsvm.training.weights import WEIGHTS_ARE, usable
 
 
 class WeightedReader:

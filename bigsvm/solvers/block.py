@@ -16,9 +16,9 @@ from copy import copy
 import numpy as np
 
 from bigsvm.backends import Backend
+from bigsvm.backends.gathered import Gathered
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.part import PartOfBackend
-from bigsvm.gathered import Gathered
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule, overflowed

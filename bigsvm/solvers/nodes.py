@@ -7,8 +7,8 @@ from llvmlite import ir
 from numba import njit, prange, types
 from numba.extending import intrinsic
 
+from bigsvm.kernels.tiles import everywhere
 from bigsvm.solvers.state import IDLE, SUPPORT
-from bigsvm.tiles import everywhere
 
 _LANES = 8
 _BLOCK = 2048

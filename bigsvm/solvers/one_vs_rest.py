@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from bigsvm.backends import Backend
-from bigsvm.gathered import Gathered
-from bigsvm.labels import signs_of
+from bigsvm.backends.gathered import Gathered
+from bigsvm.preparation.labels import signs_of
 from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.hot_set import Wanted
 from bigsvm.solvers.problem import ROWS, Problem, Verified, column_of, largest_difference

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigsvm.backends import Backend
+from bigsvm.backends.gathered import Gathered
 from bigsvm.errors import UserError
-from bigsvm.gathered import Gathered
-from bigsvm.sealed import InPieces
+from bigsvm.files.sealed import InPieces
 from bigsvm.solvers.state import IDLE, SUPPORT, WORKING, State
 
 # Rows summed up before what they give is added to the rest, whatever the memory limit: the order of

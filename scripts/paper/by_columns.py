@@ -6,7 +6,7 @@ import numpy as np
 
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.config import normalized_C
-from bigsvm.fit import FitOptions, fit_signs
+from bigsvm.estimator.fit import FitOptions, fit_signs
 from bigsvm.kernels import block_of, products
 from paper import workshop
 from paper.partitions import Rows, partition, sample

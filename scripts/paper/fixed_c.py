@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsvm.whole_matrix import kernel_matrix, solve
+from bigsvm.solvers.whole_matrix import kernel_matrix, solve
 from paper.partitions import REPETITIONS, Rows, partition
 from paper.published import SMALL, Cell, cells, sizes
 from paper.report import Section, beside, paragraph, table

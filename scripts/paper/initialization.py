@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.config import normalized_C
-from bigsvm.whole_matrix import decisions, kernel_matrix, solve
+from bigsvm.solvers.whole_matrix import decisions, kernel_matrix, solve
 from paper.exhaustive import repetitions
 from paper.partitions import partition
 from paper.published import Cell, cells, sizes

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from bigsvm.config import normalized_C
-from bigsvm.folds import stratified_folds
-from bigsvm.whole_matrix import kernel_matrix, solve
+from bigsvm.solvers.whole_matrix import kernel_matrix, solve
+from bigsvm.tuning.folds import stratified_folds
 from paper.initialization import starts
 from paper.partitions import partition
 from paper.published import METRICS

@@ -16,8 +16,8 @@ import numpy as np
 import yaml
 
 from bigsvm import evaluate, train
+from bigsvm.preparation.sources import locate
 from bigsvm.readers import ReadOptions, open_reader
-from bigsvm.sources import locate
 from paper.partitions import Rows, sample
 from paper.published import ALGORITHMS, MODELS, sizes
 from paper.report import Section, paragraph, picture, table
@@ -47,8 +47,8 @@ def raw_rows(file: str) -> Rows:
 
 def make_store(file: str, kind: str, rows: int | None, folder: str) -> dict[str, Any]:
     """Rows of one kind of sample, split as in the paper and prepared; says how many there are."""
+    from bigsvm.preparation.options import PrepareOptions
     from bigsvm.prepare import prepare
-    from bigsvm.prepare_options import PrepareOptions
 
     taken = raw_rows(file)
     if kind == "majority":
@@ -78,7 +78,7 @@ def make_store(file: str, kind: str, rows: int | None, folder: str) -> dict[str,
 
 def tune(store: str, sigma: float, rows: int) -> list:
     """The accuracy of ten folds on a part of the training rows: (fold, algorithm, C)."""
-    from bigsvm.store import open_dataset
+    from bigsvm.stores.store import open_dataset
 
     with open_dataset(store) as dataset:
         rows_there = Rows(dataset.read(0, dataset.n), dataset.labels())

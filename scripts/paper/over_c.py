@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.folds import stratified_folds
+from bigsvm.tuning.folds import stratified_folds
 from paper.by_columns import rows_of, tested
 from paper.partitions import sample
 from paper.published import ALGORITHMS, KERNELS, METRICS

@@ -5,11 +5,11 @@ from functools import cache
 
 import numpy as np
 
-from bigsvm.folds import stratified_folds, stratified_sample
-from bigsvm.labels import choose_classes, distinct, to_codes
+from bigsvm.preparation.labels import choose_classes, distinct, to_codes
+from bigsvm.preparation.scaling import ScalingFit
+from bigsvm.preparation.sources import SOURCES, locate
 from bigsvm.readers import ReadOptions, open_reader
-from bigsvm.scaling import ScalingFit
-from bigsvm.sources import SOURCES, locate
+from bigsvm.tuning.folds import stratified_folds, stratified_sample
 from paper.published import SMALL, sizes
 
 REPETITIONS = 10

@@ -7,7 +7,7 @@ from html import escape
 from math import sqrt
 from pathlib import Path
 
-from bigsvm.durable import written_whole
+from bigsvm.files.durable import written_whole
 from paper.published import Cell
 
 # Two means of ten repetitions each differ by chance this far in one case of twenty (Welch's t).

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from bigsvm.durable import written_whole
-from bigsvm.pictures import COLOURS, LINES, MARKERS
+from bigsvm.files.durable import written_whole
+from bigsvm.models.pictures import COLOURS, LINES, MARKERS
 
 # Each model has its colour, its marker, its line and its hatching in every picture.
 LOOK = {

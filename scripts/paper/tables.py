@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bigsvm.durable import written_whole
+from bigsvm.files.durable import written_whole
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

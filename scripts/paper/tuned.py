@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from bigsvm.config import normalized_C
-from bigsvm.cross_validation import Grid, Split, validate_fold
-from bigsvm.folds import stratified_folds
 from bigsvm.kernels import Kernel, block_of, products
-from bigsvm.whole_matrix import kernel_matrix, solve
+from bigsvm.solvers.whole_matrix import kernel_matrix, solve
+from bigsvm.tuning.cross_validation import Grid, Split, validate_fold
+from bigsvm.tuning.folds import stratified_folds
 from paper.partitions import Rows, partition
 from paper.published import ALGORITHMS, MODELS
 

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Polygon
 
-from bigsvm.pictures import COLOURS
+from bigsvm.models.pictures import COLOURS
 from paper.report import Section, paragraph, picture
 from paper.style import figure, save
 from paper.tables import write_csv

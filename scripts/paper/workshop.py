@@ -15,8 +15,8 @@ from typing import Any
 
 import psutil
 
-from bigsvm.durable import sweep, written_whole
 from bigsvm.errors import UserError
+from bigsvm.files.durable import sweep, written_whole
 
 Arguments = dict[str, Any]
 Results = dict[str, Any]

@@ -1,0 +1,1 @@
+"""Dask clusters: started or joined, their workers examined, their losses noticed."""

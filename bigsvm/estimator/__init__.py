@@ -1,0 +1,1 @@
+"""`BigSVC`, the classifier for scikit-learn."""

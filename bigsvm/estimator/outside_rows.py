@@ -1,0 +1,142 @@
+"""What `BigSVC` takes without copying it: stores, Zarr, HDF5 and dask arrays, memory maps."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from bigsvm.errors import UserError
+from bigsvm.estimator.dense import Spread
+from bigsvm.preparation.labels import Classes, codes_of
+from bigsvm.stores.addresses import path_or_address
+from bigsvm.stores.fingerprint import begin_fingerprint, check_written, checked_rows
+from bigsvm.stores.place import Place, one_line
+from bigsvm.stores.rows import CHUNK_BYTES, rows_of_about
+from bigsvm.stores.store import Dataset, open_dataset, part_for_testing
+
+_LIBRARIES = ("dask", "h5py", "zarr")
+_ARRAYS = {"Array", "Dataset", "memmap"}  # what they call them
+
+
+def is_store(X: Any) -> bool:
+    """Whether X names a store: a path, an address, or a mapping with a `path`."""
+    return (
+        isinstance(X, str | os.PathLike) or type(X) is dict
+    )  # some sparse matrices are dicts, too
+
+
+def is_outside(X: Any) -> bool:
+    """Whether X is data to be streamed, and not rows in memory."""
+    if is_store(X):
+        return True
+    return isinstance(X, np.memmap) or type(X).__module__.partition(".")[0] in _LIBRARIES
+
+
+def open_outside(
+    X: Any,
+    with_labels: bool = False,
+    *,
+    testing: bool = False,
+    classes: Classes | None = None,
+) -> Dataset:
+    """Open what `is_outside`, as a data set to be closed again.
+
+    Parameters
+    ----------
+    X : path, mapping or array
+        As `open_dataset` takes it, or a two-dimensional array that reads rows when it is sliced.
+    with_labels : bool
+        The labels of a store are wanted, too.
+    testing : bool
+        Of a store with the parts train and test, take test.
+    classes : tuple of labels, optional
+        Those that its labels must be among.
+
+    Returns
+    -------
+    Dataset
+        Arrays are not opened, nor closed, and have no labels.
+    """
+    if is_store(X):
+        spec = X if type(X) is dict else {"path": path_or_address(os.fspath(X))}
+        part = part_for_testing(spec) if testing and spec.get("path") else "train"
+        return open_dataset(spec, part, classes=classes, with_labels=with_labels)
+    library = type(X).__module__.partition(".")[0]
+    _check(X, library)
+    remote = library == "zarr" and type(X.store).__name__ not in ("LocalStore", "MemoryStore")
+    if library == "dask":
+        X = _DaskRows(X)
+    elif isinstance(X, np.memmap):
+        X = _MappedRows(X)
+    dataset = Dataset(Place(None, "X", lambda: None, remote), X, None, {}, "X")
+    if library == "dask":
+        dataset.readers = 1  # it has threads of its own
+    return dataset
+
+
+def places_of(dataset: Dataset) -> np.ndarray:
+    """The class of each row, by its place among those of the data set."""
+    return np.searchsorted(codes_of(dataset.classes), dataset.labels())
+
+
+def look_through(dataset: Dataset, weight: np.ndarray | None = None) -> float:
+    """Read all rows once, refuse what is not finite or not as written; return their variance.
+
+    A row counts as often as its weight. From now on every chunk must be what it was.
+    """
+    spread = Spread(weight)
+    prepared = dataset.recorded_fingerprint is not None
+    digest = begin_fingerprint(dataset.n, dataset.d)
+    for rows in checked_rows(dataset):
+        spread.add(rows)
+        if prepared:
+            digest.update(rows)
+    if prepared and dataset.has_labels:  # they are part of the fingerprint
+        check_written(dataset, digest)
+    return spread.variance
+
+
+def _check(X: Any, library: str) -> None:
+    what = f"X is a {library} {type(X).__name__}"
+    if _ARRAYS.isdisjoint(kind.__name__ for kind in type(X).__mro__):
+        advice = "; its to_dask_array(lengths=True) will do" if hasattr(X, "columns") else ""
+        raise UserError(f"{what}, not an array{advice}")
+    if len(X.shape) != 2:
+        raise UserError(f"{what} of shape {X.shape}; Expected 2D array (rows, features)")
+    if any(size != size for size in X.shape):
+        raise UserError(f"{what} of unknown size; call its compute_chunk_sizes() first")
+    if 0 in X.shape:
+        raise UserError(f"{what} of shape {X.shape}, which is empty")
+    if X.dtype.kind not in "fiub":
+        raise UserError(f"{what} of {X.dtype}, not of real numbers")
+
+
+class _MappedRows:
+    """Rows of a file mapped into memory."""
+
+    def __init__(self, rows: np.memmap) -> None:
+        self._rows, self.shape, self.dtype = rows, rows.shape, rows.dtype
+        # The system reads what is touched; but rows of other numbers are made float32 in memory.
+        n, d = rows.shape
+        self.chunks = (min(n, rows_of_about(CHUNK_BYTES, d, max(4, rows.itemsize))), d)
+
+    def __getitem__(self, span: slice) -> np.ndarray:
+        return np.asarray(self._rows[span])
+
+
+class _DaskRows:
+    """Rows that dask computes anew whenever they are read."""
+
+    def __init__(self, array: Any) -> None:
+        self._array, self.shape, self.dtype = array, array.shape, array.dtype
+        self.chunks = (max(array.chunks[0]), array.shape[1])
+
+    def __getitem__(self, span: slice) -> np.ndarray:
+        try:
+            return np.asarray(self._array[span])
+        except Exception as problem:
+            raise UserError(
+                f"X: dask could not compute rows {span.start} to {span.stop} ({one_line(problem)})"
+            ) from problem

@@ -1,0 +1,1 @@
+"""What is known of a model, a run or a store."""

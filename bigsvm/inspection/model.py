@@ -1,0 +1,108 @@
+"""What is known of a model file."""
+
+import json
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigsvm.models.model import Model, load_model
+from bigsvm.preparation.scaling import Scaling
+
+
+def model_facts(path: Path) -> dict[str, Any]:
+    """Ready for JSON; what the file does not record is None."""
+    model = load_model(path)
+    about = dict(model.about)
+    recorded = {
+        key: about.pop(key, None)
+        for key in ("algorithm", "C", "iteration", "n_working", "n_train", "source", "fingerprint")
+    }
+    names = about.pop("feature_names", None)
+    return {
+        "model": str(path),
+        "bytes": path.stat().st_size,
+        "algorithm": recorded["algorithm"],
+        "C": recorded["C"],
+        "kernel": kernel_facts(model.kernel),
+        "intercept": _intercept(model),
+        **_class_facts(model),
+        "features": model.n_features,
+        "feature_names": names,
+        "scaling": scaling_facts(model.scaling),
+        "training": {
+            "status": _status(path, recorded["iteration"]),
+            "iteration": recorded["iteration"],
+            "working": recorded["n_working"],
+            "rows": recorded["n_train"],
+        },
+        "source": recorded["source"],
+        "fingerprint": recorded["fingerprint"],
+        "besides": about or None,
+    }
+
+
+def _intercept(model: Model) -> Any:
+    """One, or where there are more than two classes one for each."""
+    shifts = model.shifts.tolist()
+    if len(shifts) == 1 or not any(shifts):
+        return shifts[0]
+    return dict(zip(map(str, model.classes), shifts, strict=True))
+
+
+def _class_facts(model: Model) -> dict[str, Any]:
+    """The classes, and the support vectors of each."""
+    positive = (model.dual_coef > 0).sum(axis=-1).tolist()
+    names = [str(label) for label in model.classes]
+    if len(names) == 2:
+        classes: Any = {"f < 0": model.classes[0], "f >= 0": model.classes[1]}
+        return {
+            "classes": classes,
+            "support_vectors": model.n_support,
+            "support_by_class": dict(
+                zip(names, (model.n_support - positive, positive), strict=True)
+            ),
+        }
+    in_all = np.count_nonzero(model.dual_coef, axis=1).tolist()
+    return {
+        "classes": list(model.classes),
+        "decision": "the class with the largest f, each against the rest",
+        "support_vectors": model.n_support,
+        "support_by_decision": dict(zip(names, in_all, strict=True)),
+        "own_class_in_it": dict(zip(names, positive, strict=True)),
+    }
+
+
+def kernel_facts(kernel: Mapping[str, Any]) -> dict[str, Any]:
+    """Name and parameters that play a part; a width as sigma, too."""
+    name = kernel["name"]
+    facts: dict[str, Any] = {"name": name}
+    if name == "poly":
+        facts |= {key: kernel[key] for key in ("degree", "gamma", "coef0") if key in kernel}
+    elif name != "linear" and "gamma" in kernel:
+        gamma = facts["gamma"] = kernel["gamma"]
+        if isinstance(gamma, int | float) and gamma > 0:
+            facts["sigma"] = 1 / gamma if name == "laplacian" else math.sqrt(1 / (2 * gamma))
+    return facts
+
+
+def scaling_facts(scaling: Scaling | None) -> dict[str, Any] | None:
+    """The whole of a scaling, or None."""
+    if scaling is None:
+        return None
+    facts: dict[str, Any] = scaling.to_json()
+    return {"kind": facts.pop("kind"), "clip": facts.pop("clip"), **facts}
+
+
+def _status(path: Path, iteration: Any) -> str | None:
+    """How the training of this very model ended, where its run directory is around it."""
+    for folder in (path.parent, path.parent.parent):
+        with suppress(OSError, ValueError, AttributeError):
+            summary = json.loads((folder / "summary.json").read_text())
+            if path.name == "model.safetensors" or path.parent.name == "snapshots":
+                ended_here = summary.get("iterations") == iteration
+                return str(summary["status"]) if ended_here else "a model on the way"
+    return None

@@ -1,0 +1,101 @@
+"""What is known of a run directory."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from bigsvm.errors import UserError
+from bigsvm.training.run_dir import RunDir
+from bigsvm.yaml_dialect import parse_yaml
+
+_NUMBERED = {"snapshots": "model-*.safetensors", "checkpoints": "checkpoint-*.safetensors"}
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder looks like what `train` leaves."""
+    run = RunDir(path)
+    return run.config.is_file() or run.model.is_file() or run.checkpoints.is_dir()
+
+
+def run_facts(path: Path) -> dict[str, Any]:
+    """Ready for JSON; what is not there yet is None."""
+    run = RunDir(path)
+    config, summary = _yaml(run.config), _json(run.summary)
+    if isinstance(summary.get("classes"), list):  # of more than two
+        summary["classes"] = _by_label(summary["classes"])
+    return {
+        "run": str(path),
+        "status": summary.get("status") or _without_summary(run),
+        "data": _section(config, "data"),
+        "model": _section(config, "model"),
+        "solver": _section(config, "solver"),
+        "summary": {key: value for key, value in summary.items() if key != "status"} or None,
+        "last_metrics": _last_metrics(run.metrics),
+        "final_model": str(run.model) if run.model.is_file() else None,
+        "snapshots": _numbered(run.snapshots),
+        "checkpoints": _numbered(run.checkpoints),
+    }
+
+
+def _by_label(classes: list[Any]) -> dict[str, Any]:
+    facts = [dict(of_class) for of_class in classes if isinstance(of_class, Mapping)]
+    return {str(of_class.pop("label", None)): of_class for of_class in facts}
+
+
+def _without_summary(run: RunDir) -> str:
+    # Whether a trainer is at work only its lock could tell, and to try the lock could turn away a
+    # trainer that starts at this moment.
+    return (
+        "running, or cut off" if run.metrics.exists() or run.checkpoints.exists() else "not begun"
+    )
+
+
+def _section(config: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    section = config.get(name)
+    if not isinstance(section, Mapping):
+        return None
+    return {key: value for key, value in section.items() if value is not None}
+
+
+def _numbered(folder: Path) -> dict[str, Any]:
+    """How many, the iterations of the first and last, and the bytes of all."""
+    files = sorted(path for path in folder.glob(_NUMBERED[folder.name]) if path.is_file())
+    iterations = [int(n) for p in files if (n := p.stem.split("-")[-1]).isdecimal()]
+    return {
+        "count": len(files),
+        "iterations": iterations,
+        "bytes": sum(path.stat().st_size for path in files),
+    }
+
+
+def _last_metrics(path: Path) -> dict[str, Any] | None:
+    """The last whole line; the very last may be torn."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            file.seek(max(0, size - 2**16))
+            tail = file.read().splitlines()
+    except OSError:
+        return None
+    for line in reversed(tail):
+        with suppress(ValueError):
+            found = json.loads(line)
+            if isinstance(found, dict):
+                return found
+    return None
+
+
+def _json(path: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        content = json.loads(path.read_text())
+        return content if isinstance(content, dict) else {}
+    return {}
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    with suppress(OSError, UserError):
+        content = parse_yaml(path.read_bytes(), str(path))
+        return content if isinstance(content, dict) else {}
+    return {}

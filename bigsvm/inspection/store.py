@@ -1,0 +1,71 @@
+"""What is known of a store, or of a group in one."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigsvm.inspection.model import scaling_facts
+from bigsvm.preparation.labels import codes_of
+from bigsvm.stores.place import open_place
+from bigsvm.stores.store import WEIGHT, Dataset, open_dataset
+
+
+def store_facts(path: Path) -> dict[str, Any]:
+    """Ready for JSON. Labels are read, to be counted; rows are not."""
+    place = open_place(path)
+    try:
+        group = place.group
+        form = "HDF5" if type(group).__module__.startswith("h5py") else f"Zarr {_version(group)}"
+        parts = [name for name in ("train", "test") if name in group and "X" in group[name]]
+        arrays = {
+            name: {"shape": list(found.shape), "type": str(found.dtype)}
+            for name in sorted(group.keys())
+            if hasattr(found := group[name], "shape")
+        }
+        here = "X" in group
+        labelled = {part: "y" in (group[part] if part else group) for part in [*parts, ""]}
+    finally:
+        place.close()
+    facts: dict[str, Any] = {"store": str(path), "format": form}
+    if here:
+        return facts | _part(path, labelled[""])
+    if parts:
+        return facts | {part: _part(path / part, labelled[part]) for part in parts}
+    return facts | {"arrays": arrays or None}  # the user's own, under other names
+
+
+def _part(path: Path, with_labels: bool) -> dict[str, Any]:
+    with open_dataset(path, with_labels=with_labels) as data:
+        return {
+            "rows": data.n,
+            "features": data.d,
+            "classes": _counts(data) if with_labels else None,
+            "weight": _weights(data),
+            "feature_names": data.feature_names,
+            "chunk_rows": data.chunk_rows,
+            "chunk_bytes": data.stored_chunk_bytes,
+            "scaling": scaling_facts(data.scaling),
+            "source": data.source or None,
+            "prepare": {k: v for k, v in data.prepare_options.items() if v is not None} or None,
+            "fingerprint": data.recorded_fingerprint,
+        }
+
+
+def _counts(data: Dataset) -> dict[str, int]:
+    codes = data.labels()
+    return {
+        str(label): int(np.count_nonzero(codes == code))
+        for label, code in zip(data.classes, codes_of(data.classes), strict=True)
+    }
+
+
+def _weights(data: Dataset) -> dict[str, float] | None:
+    if not data.has_weights:
+        return None
+    values = data.numbers(WEIGHT)
+    return {"smallest": float(values.min()), "largest": float(values.max())}
+
+
+def _version(group: Any) -> str:
+    return f"v{group.metadata.zarr_format}"

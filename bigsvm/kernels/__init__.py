@@ -1,0 +1,31 @@
+"""Kernel values, columns and products: all the heavy computing there is."""
+
+from bigsvm.kernels.panels import (
+    LANES,
+    NAMES,
+    Block,
+    Kernel,
+    add_to_weights,
+    block_of,
+    columns,
+    fill_panels,
+    linear_products,
+    panels_of,
+    products,
+    warm_up,
+)
+
+__all__ = [
+    "LANES",
+    "NAMES",
+    "Block",
+    "Kernel",
+    "add_to_weights",
+    "block_of",
+    "columns",
+    "fill_panels",
+    "linear_products",
+    "panels_of",
+    "products",
+    "warm_up",
+]

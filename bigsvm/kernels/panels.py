@@ -1,0 +1,322 @@
+"""Kernel values, computed in panels.
+
+Sixteen patterns stand side by side, feature by feature, in a *panel* of shape (d, 16); a *pack*
+holds six rows in the same way, shape (d, 6) (twelve, where the processor has registers for them).
+One tile, the 6 x 16 kernel values between a pack and a panel, is computed in vector registers.
+Distances are sums of squared (or absolute) differences, so nothing cancels, however far out the
+patterns lie; wide rows take a shorter way where that is as precise (`wide_rbf.py`).
+
+Every value is made by the same sequence of correctly rounded operations (fused multiply-adds asked
+for explicitly, never left to the compiler), one lane to a pair. So it does not depend on the chunk,
+the lane, the pack or the thread that computes it: the ground on which all "same bits" promises
+stand.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numba import get_num_threads, njit, prange
+
+from bigsvm.kernels.tiles import (
+    LANES,
+    PACK,
+    TURNED,
+    add_products,
+    dot_products,
+    fused,
+    laplacian_values,
+    rbf_values,
+    store_lanes,
+    take,
+    turn,
+)
+from bigsvm.kernels.wide_rbf import norms_of, wide_rbf_values
+
+NAMES = ("rbf", "laplacian", "linear", "poly")
+_RBF, _LAPLACIAN, _LINEAR, _POLY = range(4)
+
+# Rows swept over the data at once: their packs stay in the second-level cache.
+_PACKED_BYTES = 256 * 1024
+# Panels worked on in a row by one thread; those that one pack meets so stay in that cache too.
+_RUN = 64
+_RUN_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel function of two patterns.
+
+    Parameters
+    ----------
+    name : {"rbf", "laplacian", "linear", "poly"}
+        ``exp(-gamma |x - z|^2)``, ``exp(-gamma |x - z|_1)``, ``x.z``,
+        ``(gamma x.z + coef0)^degree``.
+    gamma, coef0, degree
+        The parameters of those formulas, where they occur.
+    """
+
+    name: str
+    gamma: float = 1.0
+    coef0: float = 0.0
+    degree: int = 3
+
+    @property
+    def parameters(self) -> tuple[int, np.float32, np.float32, int]:
+        """What the compiled code takes: the exponentials are powers of two there."""
+        gamma = self.gamma / np.log(2) if self.name in ("rbf", "laplacian") else self.gamma
+        return NAMES.index(self.name), np.float32(gamma), np.float32(self.coef0), self.degree
+
+
+def panels_of(x: np.ndarray) -> np.ndarray:
+    """Lay rows (n, d) out as panels (n / 16 rounded up, d, 16), the last one filled with zeros."""
+    panels = np.zeros((-(-len(x) // LANES), x.shape[1], LANES), np.float32)
+    fill_panels(np.ascontiguousarray(x, np.float32), panels)
+    return panels
+
+
+@dataclass(frozen=True)
+class Block:
+    """Patterns `start` to `stop` of a data set, laid out for the kernels."""
+
+    start: int
+    stop: int
+    panels: np.ndarray
+
+    @cached_property
+    def norms(self) -> np.ndarray:
+        """Of the patterns, where they are wide: see `norms_of`."""
+        return norms_of(self.panels)
+
+
+def block_of(x: np.ndarray, start: int = 0) -> Block:
+    """Lay out rows (n, d) that begin at pattern `start`."""
+    return Block(start, start + len(x), panels_of(x))
+
+
+def columns(
+    kernel: Kernel, block: Block, rows: np.ndarray, out: np.ndarray, slots: np.ndarray
+) -> None:
+    """Write k(row j, pattern i) to ``out[slots[j], i]`` for the patterns i of the block."""
+    workers = get_num_threads()
+    for tile in _row_tiles(rows):
+        packs = _packs_of(rows[tile])
+        _columns(
+            block.panels, packs, *_norms(kernel, block, packs), *kernel.parameters, out,
+            block.start, block.stop, slots[tile], workers,
+        )  # fmt: skip
+
+
+def products(
+    kernel: Kernel, block: Block, rows: np.ndarray, coef: np.ndarray, out: np.ndarray
+) -> None:
+    """Add sum_j coef[j, c] k(row j, pattern i) to ``out[c, i]`` for the patterns i of the block.
+
+    The sum runs over the rows in their order, in float64, past those with a coefficient of 0; so it
+    is the same bits whatever other sums there are. The kernel values are never stored. For
+    the linear kernel the rows are summed first: one product a pattern, however many rows.
+    """
+    if kernel.name == "linear":
+        weights = np.zeros((coef.shape[1], rows.shape[1]))
+        add_to_weights(rows, coef, weights)
+        linear_products(block, weights, out)
+        return
+    workers = get_num_threads()
+    for tile in _row_tiles(rows):
+        packs = _packs_of(rows[tile])
+        padded = np.zeros((len(packs) * PACK, coef.shape[1]))
+        used = len(coef[tile])
+        padded[:used] = coef[tile]
+        _products(
+            block.panels, packs, *_norms(kernel, block, packs), used, *kernel.parameters,
+            padded, out, block.start, block.stop, workers,
+        )  # fmt: skip
+
+
+def linear_products(block: Block, weights: np.ndarray, out: np.ndarray) -> None:
+    """Add weights[c] . (pattern i) to ``out[c, i]`` for the patterns i of the block."""
+    _linear_products(block.panels, weights, out, block.start, block.stop)
+
+
+def _norms(kernel: Kernel, block: Block, packs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of patterns and rows, as far as the kernel makes use of them."""
+    if kernel.name != "rbf":
+        return np.empty((0, LANES), np.float32), np.empty((0, PACK), np.float32)
+    return block.norms, norms_of(packs)
+
+
+def _row_tiles(rows: np.ndarray) -> list[slice]:
+    size = max(4 * PACK, _PACKED_BYTES // (4 * rows.shape[1]) // PACK * PACK)
+    return [slice(start, start + size) for start in range(0, len(rows), size)]
+
+
+def _packs_of(rows: np.ndarray) -> np.ndarray:
+    packs = np.zeros((-(-len(rows) // PACK), rows.shape[1], PACK), np.float32)
+    interleave(np.ascontiguousarray(rows, np.float32), packs)
+    return packs
+
+
+@njit(cache=True, nogil=True)
+def interleave(x, groups):  # type: ignore[no-untyped-def]
+    """Lay rows (n, d) out in groups (n / width rounded up, d, width)."""
+    _interleave(x, 0, groups)
+
+
+@njit(inline="always")
+def _interleave(x, first, groups):  # type: ignore[no-untyped-def]
+    width = groups.shape[2]
+    for i in range(first, x.shape[0]):
+        group, lane = divmod(i, width)
+        for k in range(x.shape[1]):
+            groups[group, k, lane] = x[i, k]
+
+
+@njit(cache=True, nogil=True)
+def fill_panels(x, panels):  # type: ignore[no-untyped-def]
+    """Lay rows (n, d) out in panels (n / 16 rounded up, d, 16)."""
+    whole, d = x.shape[0] // LANES, x.shape[1]
+    turned = d // TURNED * TURNED
+    for p in range(whole):
+        for k in range(0, turned, TURNED):
+            turn(x, p * LANES, k, panels, (p * d + k) * LANES)
+        for k in range(turned, d):
+            for lane in range(LANES):
+                panels[p, k, lane] = x[p * LANES + lane, k]
+    _interleave(x, whole * LANES, panels)
+
+
+@njit(inline="always")
+def _tile(  # type: ignore[no-untyped-def]
+    panels, p, norms, packs, g, row_norms, used, kind, gamma, coef0, degree, values, others
+):
+    """The kernel values between the `used` rows of pack g and panel p, as values[j * 16 + lane].
+
+    `others` is space for as many.
+    """
+    if kind == _RBF:
+        if norms.shape[0] == 0:
+            rbf_values(panels, p, packs, g, used, gamma, values)
+        else:
+            wide_rbf_values(panels, p, norms, packs, g, row_norms, used, gamma, values, others)
+    elif kind == _LAPLACIAN:
+        laplacian_values(panels, p, packs, g, used, gamma, values)
+    else:
+        dot_products(panels, p, packs, g, used, gamma, values)
+        if kind == _POLY:
+            for i in range(used * LANES):
+                base = fused(gamma, values[i], coef0)
+                power = np.float32(1.0)
+                for _ in range(degree):
+                    power *= base
+                values[i] = power
+
+
+# Threads take the next run of panels whenever they are done with one: dealt out beforehand, all
+# would wait for the thread that shares its core with whoever reads the next chunk.
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _columns(  # type: ignore[no-untyped-def]
+    panels, packs, norms, row_norms, kind, gamma, coef0, degree, out, start, stop, slots, workers
+):
+    # A pack meets a whole run of panels before the next one, so that each column is written in
+    # long stretches: 256 columns touched 64 bytes at a time would cost more than the kernel.
+    fitting = _RUN_BYTES // (4 * LANES * panels.shape[1])
+    length = max(1, min(fitting, panels.shape[0] // (8 * workers)))
+    taken = np.zeros(1, np.int64)
+    for _ in prange(workers):
+        values, others = np.empty((2, PACK * LANES), np.float32)
+        begin = take(taken, length)
+        while begin < panels.shape[0]:
+            for g in range(packs.shape[0]):
+                used = min(PACK, slots.shape[0] - g * PACK)
+                for p in range(begin, min(begin + length, panels.shape[0])):
+                    _tile(
+                        panels, p, norms, packs, g, row_norms, used, kind, gamma, coef0, degree,
+                        values, others,
+                    )  # fmt: skip
+                    first = start + p * LANES
+                    if first + LANES <= stop:
+                        for j in range(used):
+                            position = slots[g * PACK + j] * out.shape[1] + first
+                            store_lanes(values, j, out, position)
+                    else:
+                        for j in range(used):
+                            for lane in range(stop - first):
+                                out[slots[g * PACK + j], first + lane] = values[j * LANES + lane]
+            begin = take(taken, length)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _products(  # type: ignore[no-untyped-def]
+    panels,
+    packs,
+    norms,
+    row_norms,
+    rows,
+    kind,
+    gamma,
+    coef0,
+    degree,
+    coef,
+    out,
+    start,
+    stop,
+    workers,
+):
+    outputs = coef.shape[1]
+    taken = np.zeros(1, np.int64)
+    for _ in prange(workers):
+        values, others = np.empty((2, PACK * LANES), np.float32)
+        beyond = np.zeros((outputs, LANES))
+        begin = take(taken, _RUN)
+        while begin < panels.shape[0]:
+            for p in range(begin, min(begin + _RUN, panels.shape[0])):
+                first = start + p * LANES
+                is_whole = first + LANES <= stop
+                if not is_whole:
+                    beyond[:, : stop - first] = out[:, first:stop]
+                for g in range(packs.shape[0]):
+                    used = min(PACK, rows - g * PACK)
+                    _tile(
+                        panels, p, norms, packs, g, row_norms, used, kind, gamma, coef0, degree,
+                        values, others,
+                    )  # fmt: skip
+                    for c in range(outputs):
+                        if is_whole:
+                            add_products(values, coef, g, used, c, out, c * out.shape[1] + first)
+                        else:
+                            add_products(values, coef, g, used, c, beyond, c * LANES)
+                if not is_whole:
+                    out[:, first:stop] = beyond[:, : stop - first]
+            begin = take(taken, _RUN)
+
+
+@njit(cache=True, nogil=True)
+def add_to_weights(rows, coef, weights):  # type: ignore[no-untyped-def]
+    """Add to the weight vectors sum_j coef[j, c] row_j, in the order of the rows."""
+    for j in range(rows.shape[0]):
+        for c in range(coef.shape[1]):
+            for k in range(rows.shape[1]):
+                weights[c, k] = fused(coef[j, c], rows[j, k], weights[c, k])
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _linear_products(panels, weights, out, start, stop):  # type: ignore[no-untyped-def]
+    for p in prange(panels.shape[0]):
+        sums = np.zeros(LANES)
+        for c in range(weights.shape[0]):
+            sums[:] = 0.0
+            for k in range(panels.shape[1]):
+                for lane in range(LANES):
+                    sums[lane] = fused(weights[c, k], panels[p, k, lane], sums[lane])
+            first = start + p * LANES
+            for lane in range(min(LANES, stop - first)):
+                out[c, first + lane] += sums[lane]
+
+
+def warm_up(kernel: Kernel) -> None:
+    """Compile or load what training needs, so that its memory is there before it is counted."""
+    rows = np.zeros((1, 1), np.float32)
+    columns(kernel, block_of(rows), rows, np.empty((1, 1), np.float32), np.zeros(1, np.int64))
+    products(kernel, block_of(rows), rows, np.zeros((1, 1)), np.zeros((1, 1)))

@@ -1,0 +1,1 @@
+"""Trained models: what they decide, how good they are, other programs' formats."""

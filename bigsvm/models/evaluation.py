@@ -1,0 +1,178 @@
+"""Snapshots of a run against a test set: a row of scores for each."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bigsvm.errors import UserError
+from bigsvm.files.durable import written_whole
+from bigsvm.models.scores import Scores, scores_of, scores_of_classes
+from bigsvm.preparation.labels import Classes
+from bigsvm.terminal.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from bigsvm.models.model import Model
+    from bigsvm.models.scoring import Spec
+    from bigsvm.stores.store import Dataset
+
+# Both the decision values and the coefficients of the snapshots in one pass stay below this.
+PASS_BYTES = 256 * 2**20
+
+
+class Confusion(NamedTuple):
+    """The rows of each class, by the class that was chosen."""
+
+    classes: Classes
+    counts: np.ndarray
+
+    def lines(self) -> Iterator[str]:
+        """For people: what is found of each class, and how much of what is taken for it is."""
+        names = [str(label) for label in self.classes]
+        width = max(map(len, [*names, "class"])) + 2
+        yield f"{'class':<{width}}{'rows':>9}{'recall':>10}{'precision':>10}{'F1':>10}"
+        for k, name in enumerate(names):
+            hits, rows = self.counts[k, k], self.counts[k].sum()
+            chosen = self.counts[:, k].sum()
+            shares = [(hits, rows), (hits, chosen), (2 * hits, rows + chosen)]
+            shown = (f"{'-' if not n else f'{100 * part / n:.2f} %':>10}" for part, n in shares)
+            yield f"{name:<{width}}{rows:>9,}" + "".join(shown)
+
+
+@dataclass(frozen=True)
+class Row(Scores):
+    """One line of evaluation.csv (where the order of the columns is COLUMNS)."""
+
+    iteration: int
+    n_support: int
+    n_working: int
+    confusion: Confusion | None = None  # of more than two classes
+
+    def line(self) -> str:
+        """For people: percentages, aligned under `HEADING`."""
+        scores = (self.accuracy, self.balanced_accuracy, self.f1, self.auc)
+        shown = (f"{'-' if isnan(score) else f'{100 * score:.2f} %':>9}" for score in scores)
+        return (
+            f"{self.iteration:>11,}"
+            + "".join(shown)
+            + f"{self.n_support:>11,}{self.n_working:>11,}"
+        )
+
+
+COLUMNS = ("iteration", *(field.name for field in fields(Scores)), "n_support", "n_working")
+HEADING = (
+    f"{'iteration':>11}{'accuracy':>9}{'balanced':>9}{'F1':>9}{'AUC':>9}"
+    f"{'support':>11}{'working':>11}"
+)
+
+
+def evaluate_snapshots(
+    paths: Sequence[Path], test: "Spec", progress: Progress = silent
+) -> list[Row]:
+    """Score model files of one training against a test set, in the order given.
+
+    The test set is streamed once and each kernel value computed once, however many snapshots there
+    are, as long as their decision values take no more than PASS_BYTES; beyond that the snapshots go
+    in groups, a pass each.
+
+    Parameters
+    ----------
+    paths : sequence of paths
+        Snapshots, or final models.
+    test : path or mapping
+        As for `bigsvm.stores.store.open_dataset`; scaled like the training data.
+    progress : callable
+        Called with (what is being done, how much is done, how much in all).
+
+    Returns
+    -------
+    list of Row
+        One for each path.
+    """
+    from bigsvm.models.model import load_model
+    from bigsvm.models.scoring import open_test_set
+
+    first = load_model(paths[0])
+    with open_test_set(test, first) as dataset:
+        # A support vector takes 4 d bytes, and 16 for coefficient and index.
+        most_support = max(path.stat().st_size for path in paths) // (4 * dataset.d + 16)
+        width = first.columns.shape[1]
+        at_a_time = max(1, PASS_BYTES // (8 * width * max(dataset.n, most_support)))
+        rows: list[Row] = []
+        for start in range(0, len(paths), at_a_time):
+            rows += _one_pass(paths[start : start + at_a_time], first, dataset, progress)
+        return rows
+
+
+def _one_pass(
+    paths: Sequence[Path], first: "Model", dataset: "Dataset", progress: Progress
+) -> list[Row]:
+    from bigsvm.models.model import load_model
+    from bigsvm.models.scoring import Scorer, decided, pieces_of
+
+    facts: list[dict[str, int]] = []
+
+    def models() -> "Iterator[Model]":
+        for path in paths:
+            model = load_model(path)
+            _check_same_training(path, model, first)
+            facts.append({key: _recorded(path, model, key) for key in ("iteration", "n_working")})
+            facts[-1]["n_support"] = model.n_support
+            yield model
+
+    scorer = Scorer(models())
+    width = () if len(first.classes) == 2 else (len(first.classes),)
+    decisions = np.empty((len(paths), dataset.n, *width))
+    for piece in decided(scorer, pieces_of(dataset), dataset.path):
+        decisions[:, piece.start : piece.stop] = piece.decisions
+        progress("evaluating test rows", piece.stop, dataset.n)
+    codes = dataset.labels()
+    rows = []
+    for values, fact in zip(decisions, facts, strict=True):
+        if len(first.classes) == 2:
+            rows.append(Row(**asdict(scores_of(codes, values)), **fact, confusion=None))
+        else:
+            scores, counts = scores_of_classes(codes, values)
+            rows.append(Row(**asdict(scores), **fact, confusion=Confusion(first.classes, counts)))
+    return rows
+
+
+def _check_same_training(path: Path, model: "Model", first: "Model") -> None:
+    # Snapshots share support vectors by their row in the training set: it must be the same set.
+    for what in ("kernel", "classes", "scaling", "n_features"):
+        if getattr(model, what) != getattr(first, what):
+            raise UserError(
+                f"{path}: its {what} is not that of the other snapshots; is it of this run?"
+            )
+    if model.about.get("fingerprint") != first.about.get("fingerprint"):
+        raise UserError(
+            f"{path}: was trained on other data than the other snapshots; is it of this run?"
+        )
+
+
+def _recorded(path: Path, model: "Model", key: str) -> int:
+    value = model.about.get(key)
+    if not isinstance(value, int):
+        raise UserError(f"{path}: does not record its {key}; is it the snapshot of a run?")
+    return value
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """Write evaluation.csv, whole or not at all."""
+    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows([getattr(row, name) for name in COLUMNS] for row in rows)
+
+
+def write_confusion(path: Path, confusion: Confusion) -> None:
+    """Write confusion.csv: a line for each class, a column for each class that was chosen."""
+    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["class", *confusion.classes])
+        for label, counts in zip(confusion.classes, confusion.counts.tolist(), strict=True):
+            writer.writerow([label, *counts])

@@ -1,0 +1,297 @@
+"""A trained classifier: support vectors, coefficients, and all that is needed to use them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigsvm.errors import UserError
+from bigsvm.files.sealed import InPieces, read_sealed, write_sealed
+from bigsvm.preparation.labels import classes_from_json, classes_to_json
+from bigsvm.preparation.scaling import Scaling
+
+FORMAT = "bigsvm model 1"
+WITH_INTERCEPT = "bigsvm model 2"  # another name: those who know no intercept must not read it
+MANY_CLASSES = "bigsvm model 3"  # of more than two classes, with or without intercepts
+Intercept = float | tuple[float, ...]
+_ROWS_AT_A_TIME = 65_536
+
+
+@dataclass(frozen=True, repr=False)
+class Model:
+    """A sparse kernel SVM, ``f(x) = sum_j dual_coef_j k(support_vector_j, x) + intercept``.
+
+    Of more than two classes, each has an f of its own, against the rest; the largest decides, among
+    equals the first.
+
+    Attributes
+    ----------
+    support_vectors : (m, d) float32
+        As the training saw them, that is, scaled.
+    dual_coef : (m,) float64
+        alpha_j y_j. Of more than two classes (classes, m), in one unit for all: where f is at the
+        margin of its class, it is the same number for every class.
+    support_index : (m,) int64
+        The rows of the training set they came from, ascending.
+    kernel : dict
+        Name and parameters.
+    classes : tuple
+        Original labels of f < 0 and of f >= 0; or one for each f.
+    scaling : Scaling or None
+        What `prepare` did to the training data; `decision_function` does the same to raw rows.
+    about : dict
+        Where it came from: algorithm, C, iteration, n_working, source, fingerprint, ...
+    intercept : float or tuple
+        0 unless trained with `model.intercept`; of more than two classes one for each.
+    """
+
+    support_vectors: np.ndarray
+    dual_coef: np.ndarray
+    support_index: np.ndarray
+    kernel: Mapping[str, Any]
+    classes: tuple[Any, ...]
+    scaling: Scaling | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+    intercept: Intercept = 0.0
+
+    def __repr__(self) -> str:
+        return (
+            f"Model({self.kernel['name']}, {self.n_support} support vectors, "
+            f"{self.n_features} features, classes {self.classes})"
+        )
+
+    @property
+    def n_support(self) -> int:
+        """Number of support vectors."""
+        return len(self.support_vectors)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row."""
+        return int(self.support_vectors.shape[1])
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """What the training data called its features, where it did."""
+        names = self.about.get("feature_names")
+        if not isinstance(names, list) or len(names) != self.n_features:
+            return None
+        return [str(name) for name in names]
+
+    def decision_function(
+        self, X: np.ndarray, *, scaled: bool = False, precise: bool = False
+    ) -> np.ndarray:
+        """The decision values of rows: (rows,), or (rows, classes) where there are more than two.
+
+        Parameters
+        ----------
+        X : (rows, features) array
+            Raw rows, as they were before `prepare` scaled them.
+        scaled : bool
+            The rows are scaled already, as in a prepared store.
+        precise : bool
+            Kernel values in float64, as ONNX Runtime and LIBSVM compute them: many times slower.
+
+        Returns
+        -------
+        (rows,) float64 array
+        """
+        X = np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise UserError(
+                f"rows of shape {X.shape} given to a model of {self.n_features} features; "
+                f"it takes (rows, {self.n_features})"
+            )
+        if X.dtype.kind not in "fiub":
+            raise UserError(f"rows of {X.dtype} given to a model; it takes numbers")
+        from bigsvm.kernels import Kernel, block_of, products
+        from bigsvm.models.double_precision import precise_decisions
+
+        kernel, coef = Kernel(**self.kernel), self.columns
+        decision = np.repeat(self.shifts[:, None], len(X), axis=1)
+        for start in range(0, len(X), _ROWS_AT_A_TIME):
+            rows = X[start : start + _ROWS_AT_A_TIME]
+            if self.scaling and not scaled:
+                rows = self.scaling.apply(rows)
+            with np.errstate(over="ignore"):
+                finite = np.isfinite(rows.astype(np.float32, copy=False))
+            if not finite.all():
+                row, column = np.argwhere(~finite)[0]
+                raise UserError(
+                    f"row {start + row}, column {column} (counted from 0) is not a finite number, "
+                    "or not in float32 once scaled; replace it or leave out the row"
+                )
+            if precise:
+                decision[:, start : start + len(rows)] += precise_decisions(
+                    kernel, rows, self.support_vectors, coef
+                )
+            else:
+                products(kernel, block_of(rows, start), self.support_vectors, coef, decision)
+        return decision[0] if self.dual_coef.ndim == 1 else decision.T
+
+    @property
+    def format(self) -> str:
+        """What the file is called; one without news is as it always was."""
+        if len(self.classes) > 2:
+            return MANY_CLASSES
+        return WITH_INTERCEPT if self.intercept else FORMAT
+
+    @property
+    def shifts(self) -> np.ndarray:
+        """The intercept of each decision value: one, or one for each class."""
+        return np.broadcast_to(self.intercept, self.columns.shape[1]).astype(np.float64)
+
+    @property
+    def columns(self) -> np.ndarray:
+        """The coefficients (m, decision values): one column, or one for each class."""
+        return self.dual_coef[:, None] if self.dual_coef.ndim == 1 else self.dual_coef.T.copy()
+
+    def predict(self, X: np.ndarray, *, scaled: bool = False) -> np.ndarray:
+        """The original class label of each row.
+
+        Parameters
+        ----------
+        X, scaled
+            As for `decision_function`.
+
+        Returns
+        -------
+        (rows,) array
+        """
+        return self.labels_of(self.decision_function(X, scaled=scaled))
+
+    def labels_of(self, decision: np.ndarray) -> np.ndarray:
+        """The class labels that go with decision values.
+
+        Parameters
+        ----------
+        decision : array
+            As `decision_function` gives it.
+
+        Returns
+        -------
+        (rows,) array
+        """
+        return np.asarray(self.classes)[self.places_of(decision)]
+
+    @staticmethod
+    def places_of(decision: np.ndarray) -> np.ndarray:
+        """The class that decision values stand for, by its number in `classes`.
+
+        Parameters
+        ----------
+        decision : (rows,) or (rows, classes) array
+            Of `decision_function`.
+
+        Returns
+        -------
+        (rows,) int array
+        """
+        if decision.ndim == 1:
+            return (decision >= 0).astype(int)
+        return decision.argmax(axis=1)
+
+    def save(self, path: Path | str) -> None:
+        """Write the model to a safetensors file; the same model gives the same bytes.
+
+        Parameters
+        ----------
+        path : Path or str
+        """
+        write_model(self, self.support_vectors, Path(path))
+
+
+def write_model(model: Model, support_vectors: np.ndarray | InPieces, path: Path) -> None:
+    """Write a model to a file, with these support vectors for its own."""
+    arrays = {
+        "support_vectors": support_vectors,
+        "dual_coef": model.dual_coef,
+        "support_index": model.support_index,
+    }
+    about = {
+        "format": model.format,
+        "kernel": dict(model.kernel),
+        **classes_to_json(model.classes),
+        "scaling": model.scaling.to_json() if model.scaling else None,
+        "about": dict(model.about),
+        **({"intercept": model.intercept} if model.intercept else {}),
+    }
+    write_sealed(path, arrays, about)
+
+
+def load_model(path: Path | str) -> Model:
+    """Load a model or snapshot. Safe with files from strangers: they are data, never code.
+
+    Parameters
+    ----------
+    path : Path or str
+
+    Returns
+    -------
+    Model
+    """
+    path = Path(path)
+    arrays, about = read_sealed(path)
+    if about.get("format") not in (FORMAT, WITH_INTERCEPT, MANY_CLASSES):
+        raise UserError(
+            f"{path}: is {about.get('format', 'something else')!r}, not {FORMAT!r}, "
+            f"{WITH_INTERCEPT!r} or {MANY_CLASSES!r}; use it with the version of bigsvm that wrote "
+            "it, or train again"
+        )
+    try:
+        return _model_of(arrays, about)
+    except (LookupError, TypeError, ValueError, AttributeError) as problem:
+        raise UserError(f"{path}: is sealed, but makes no model ({problem})") from problem
+
+
+def _model_of(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Model:
+    """The model in a file, which may be anybody's: the seal says only that it is whole."""
+    from bigsvm.kernels import NAMES, Kernel
+
+    rows, coef = arrays["support_vectors"], arrays["dual_coef"]
+    classes = classes_from_json(about)
+    many = about["format"] == MANY_CLASSES
+    if (len(classes) > 2) != many or len(classes) < 2 or len(set(classes)) != len(classes):
+        raise ValueError(f"its classes are {classes}")
+    shape = (len(classes), len(rows)) if many else rows.shape[:1]
+    if rows.ndim != 2 or coef.shape != shape or arrays["support_index"].shape != rows.shape[:1]:
+        raise ValueError("the shapes of its arrays disagree")
+    if rows.shape[1] == 0:
+        raise ValueError("it has no features")
+    index = arrays["support_index"]
+    if (rows.dtype, coef.dtype, index.dtype) != (np.float32, np.float64, np.int64):
+        raise ValueError("its arrays hold other numbers than those of a model")
+    if not (np.isfinite(rows).all() and np.isfinite(coef).all()):
+        raise ValueError("a value in it is not finite")
+    if len(index) and (index[0] < 0 or (np.diff(index) <= 0).any()):
+        raise ValueError("the rows its support vectors came from are not in order")
+    kernel = Kernel(**about["kernel"])
+    whole = isinstance(kernel.degree, int)
+    if kernel.name not in NAMES or not whole or not 1 <= kernel.degree <= 20:
+        raise ValueError(f"unknown kernel {kernel}")
+    if not np.isfinite([kernel.gamma, kernel.coef0]).all():
+        raise ValueError("a parameter of its kernel is not finite")
+    for label in classes:
+        if not isinstance(label, str | int | float):
+            raise ValueError(f"{label!r} is no label")
+    scaling = Scaling.from_json(about["scaling"]) if about["scaling"] else None
+    if scaling and not scaling.offset.shape == scaling.scale.shape == rows.shape[1:]:
+        raise ValueError("its scaling is of another number of features")
+    intercept = _intercept_of(about, len(classes))
+    return Model(
+        rows, coef, index, about["kernel"], classes, scaling, dict(about["about"]), intercept
+    )
+
+
+def _intercept_of(about: Mapping[str, Any], classes: int) -> Intercept:
+    if about["format"] == FORMAT or (about["format"] == MANY_CLASSES and "intercept" not in about):
+        return 0.0
+    found = about["intercept"]
+    intercept = float(found) if classes == 2 else tuple(float(value) for value in found)
+    if not np.isfinite(intercept).all() or np.size(intercept) != (1 if classes == 2 else classes):
+        raise ValueError("its intercept is not finite, or not of its classes")
+    return intercept

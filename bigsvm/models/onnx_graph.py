@@ -1,0 +1,296 @@
+"""A model as an ONNX graph: raw rows in, labels and decision values out.
+
+Plain operators in float64 rather than SVMClassifier, which adds up in float32 (one label of the
+MiniBooNE test set comes out wrong) and has no laplacian kernel. The rows pass in blocks, so that a
+large batch takes little memory.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.errors import UserError
+from bigsvm.kernels import Kernel
+from bigsvm.models.double_precision import LARGEST_EXPONENT, as_computed
+from bigsvm.preparation.scaling import Scaling
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from bigsvm.models.model import Model
+
+# Opset 17 is from 2022, as is ONNX Runtime 1.12, the first that takes it.
+OPSET, IR_VERSION = 17, 8
+BLOCK_BYTES = 16 * 2**20  # of kernel values at a time
+_PROTOBUF_BYTES = 2**31 - 2**20
+# Above this error |x|^2 + |z|^2 - 2 x.z is not taken for a squared distance; float32 has 1e-7.
+_CANCELLATION = 1e-9
+
+
+def onnx_model(model: Model) -> ModelProto:
+    """The model as ONNX; input `X` (rows, features) float64, outputs `label` and `decision`.
+
+    The decision values are (rows,), or (rows, classes) where there are more than two.
+    """
+    try:
+        import onnx
+    except ImportError as missing:
+        raise UserError(
+            "writing ONNX needs the package onnx: pip install 'bigsvm[onnx]'"
+        ) from missing
+    if model.support_vectors.nbytes > _PROTOBUF_BYTES:
+        raise UserError(
+            f"{model.n_support:,} support vectors of {model.n_features:,} features are more than "
+            "the 2 GB that an ONNX file can hold; use python -m bigsvm.predict"
+        )
+    kernel = Kernel(**model.kernel)
+    labels = np.asarray(model.classes)
+    kind = {"i": "int64", "f": "double"}.get(labels.dtype.kind, "string")
+    many = len(labels) > 2
+    decision = _LINEAR if kernel.name == "linear" else _in_blocks(_kernel_sums(kernel, model))
+    shape = f"rows, {len(labels)}" if many else "rows"
+    made = onnx.parser.parse_model(f"""
+        <ir_version: {IR_VERSION}, opset_import: ["": {OPSET}]>
+        bigsvm (double[rows, {model.n_features}] X)
+            => ({kind}[rows] label, double[{shape}] decision) {{
+            {_scaled(model.scaling)}
+            {decision}
+            {_shifted(model)}
+            {_LARGEST if many else _SIGN}
+            label = Gather (classes, position)
+        }}""")
+    used = {name for node in made.graph.node for name in _inputs(node)}
+    for name, values in (_constants(kernel, model) | {"classes": labels}).items():
+        if name in used:
+            made.graph.initializer.append(_tensor(name, values))
+    made.producer_name, made.producer_version = "bigsvm", _version()
+    made.doc_string = (
+        f"Sparse kernel SVM, {model.n_support} support vectors. Takes raw rows: the scaling is "
+        "inside. "
+        + (
+            "The largest decision value decides."
+            if many
+            else "decision >= 0 means the second class."
+        )
+    )
+    onnx.helper.set_model_props(made, _metadata(model))
+    onnx.checker.check_model(made, full_check=True)
+    return made
+
+
+def _scaled(scaling: Scaling | None) -> str:
+    """The rows as the kernel takes them: scaled, and rounded to float32, where that is done."""
+    steps = "raw = Identity (X)\n"
+    if scaling is not None:
+        steps = "centred = Sub (X, offset)\nraw = Div (centred, scale)\n"
+    if scaling is not None and scaling.clip is not None:
+        steps = steps.replace("raw", "wide") + "raw = Clip (wide, clip_low, clip_high)\n"
+    return steps + "single = Cast <to = 1> (raw)\nx = Cast <to = 11> (single)\n"
+
+
+_LINEAR = "without = MatMul (x, weights)"
+
+# Of two classes there is one column of decision values; of more, one for each.
+_SIGN = """
+    decision = Squeeze (decisions, one)
+    sign = GreaterOrEqual (decision, zero)
+    position = Cast <to = 7> (sign)
+"""
+_LARGEST = """
+    decision = Identity (decisions)
+    position = ArgMax <axis = 1, keepdims = 0> (decision)
+"""
+
+
+def _shifted(model: Model) -> str:
+    """The decision values, of those without the intercept."""
+    return f"decisions = {'Add (without, intercept)' if model.intercept else 'Identity (without)'}"
+
+
+def _in_blocks(kernel_sums: str) -> str:
+    """The decision values of `x`, a column for each f, block by block.
+
+    Scan takes blocks of equal size only: as few as may be, filled up with a few rows of zeros.
+    """
+    return f"""
+    n = Shape <start = 0, end = 1> (x)
+    beyond = Add (n, most_rows_less_one)
+    needed = Div (beyond, most_rows)
+    blocks = Max (needed, one)
+    more = Add (n, blocks)
+    more_less_one = Sub (more, one)
+    even = Div (more_less_one, blocks)
+    rows_each = Max (even, one)
+    rows_filled = Mul (rows_each, blocks)
+    rows_missing = Sub (rows_filled, n)
+    pads = Concat <axis = 0> (no_pads, rows_missing, no_pad)
+    filled = Pad (x, pads, zero)
+    in_blocks = Concat <axis = 0> (blocks, rows_each, features)
+    blocked = Reshape (filled, in_blocks)
+    z_wide = Cast <to = 11> (support_vectors)
+    z = Transpose <perm = [1, 0]> (z_wide)
+    {kernel_sums}
+    in_rows = Concat <axis = 0> (rows_filled, n_sums)
+    all_sums = Reshape (sums, in_rows)
+    without = Slice (all_sums, start, n)
+    """
+
+
+def _for_each_block(kernel_values: str) -> str:
+    """`sums`, where `kernel_values` makes `k` (rows, support vectors) of the rows `r`."""
+    return f"""
+    sums = Scan <num_scan_inputs = 1, body = block (double[b, d] r) => (double[b, c] f) {{
+        {kernel_values}
+        f = MatMul (k, coef)
+    }}> (blocked)
+    """
+
+
+_EXPONENTIAL = "bounded = Clip (exponent, least_exponent, zero)\nk = Exp (bounded)"
+
+# -2 and gamma apart: ONNX Runtime drops a factor 2 gamma that is 1 once rounded to float32.
+_BY_PRODUCTS = """
+    z_times = Mul (z, minus_two)
+    z_squares = ReduceSumSquare <axes = [0], keepdims = 1> (z)
+""" + _for_each_block(
+    f"""
+        products = MatMul (r, z_times)
+        r_squares = ReduceSumSquare <axes = [1], keepdims = 1> (r)
+        partial = Add (products, z_squares)
+        distance = Add (partial, r_squares)
+        exponent = Mul (distance, minus_gamma)
+        {_EXPONENTIAL}
+    """
+)
+
+_POLY = "z_times = Mul (z, gamma)\n" + _for_each_block(
+    """
+        products = MatMul (r, z_times)
+        base = Add (products, coef0)
+        k = Pow (base, degree)
+    """
+)
+
+
+def _by_differences(size: str) -> str:
+    """Feature by feature: all at once, in three dimensions, would take too much memory."""
+    return _for_each_block(
+        f"""
+        r_turned = Transpose <perm = [1, 0]> (r)
+        rows_here = Shape <start = 0, end = 1> (r)
+        shape = Concat <axis = 0> (rows_here, count)
+        nothing = Expand (zero, shape)
+        distance = Scan <num_scan_inputs = 2,
+            body = feature (double[b, m] before, double[b] r_k, double[m] z_k)
+                   => (double[b, m] after) {{
+                column = Unsqueeze (r_k, one)
+                difference = Sub (column, z_k)
+                size = {size}
+                after = Add (before, size)
+            }}> (nothing, r_turned, z)
+        exponent = Mul (distance, minus_gamma)
+        {_EXPONENTIAL}
+        """
+    )
+
+
+def _kernel_sums(kernel: Kernel, model: Model) -> str:
+    if kernel.name == "poly":
+        return _POLY
+    if kernel.name == "laplacian":
+        return _by_differences("Abs (difference)")
+    if _cancels(kernel, model.support_vectors):
+        return _by_differences("Mul (difference, difference)")
+    return _BY_PRODUCTS
+
+
+def _cancels(kernel: Kernel, support_vectors: np.ndarray) -> bool:
+    """Whether |x|^2 + |z|^2 - 2 x.z loses too much somewhere.
+
+    It does where x and z are far out and yet near each other. Then x is about as far out as a
+    support vector, so that these alone tell. Where they are not near, the kernel value is nothing.
+    """
+    squares = np.einsum("ij,ij->i", support_vectors, support_vectors, dtype=np.float64)
+    near = np.sqrt(LARGEST_EXPONENT / kernel.gamma)
+    farthest = 2 * np.sqrt(squares.max()) + near
+    rounding = np.finfo(np.float64).eps * support_vectors.shape[1]
+    return bool(kernel.gamma * rounding * farthest**2 > _CANCELLATION)
+
+
+def _constants(kernel: Kernel, model: Model) -> dict[str, np.ndarray]:
+    """All that a graph may name."""
+    effective = as_computed(kernel)
+    values: dict[str, Any] = {
+        "zero": 0.0,
+        "intercept": model.intercept,
+        "gamma": effective.gamma,
+        "minus_two": -2.0,
+        "minus_gamma": -effective.gamma,
+        "coef0": effective.coef0,
+        "degree": float(effective.degree),
+        "least_exponent": -LARGEST_EXPONENT,
+        "coef": model.columns,
+        "weights": model.support_vectors.astype(np.float64).T @ model.columns,
+    }
+    if model.scaling is not None:
+        values |= {"offset": model.scaling.offset, "scale": model.scaling.scale}
+        if model.scaling.clip is not None:
+            values |= {"clip_low": -model.scaling.clip, "clip_high": model.scaling.clip}
+    most_rows = max(1, BLOCK_BYTES // (8 * model.n_support))
+    whole = {
+        "one": [1],
+        "start": [0],
+        "no_pad": [0],
+        "no_pads": [0, 0],
+        "most_rows": [most_rows],
+        "most_rows_less_one": [most_rows - 1],
+        "features": [model.n_features],
+        "count": [model.n_support],
+        "n_sums": [model.columns.shape[1]],
+    }
+    return (
+        {name: np.asarray(value, np.float64) for name, value in values.items()}
+        | {name: np.asarray(value, np.int64) for name, value in whole.items()}
+        | {"support_vectors": model.support_vectors}
+    )
+
+
+def _inputs(node: Any) -> list[str]:
+    """What a node takes, its sub-graphs included."""
+    inside = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+    return list(node.input) + [
+        name for graph in inside for inner in graph.node for name in _inputs(inner)
+    ]
+
+
+def _tensor(name: str, values: np.ndarray) -> Any:
+    from onnx import numpy_helper
+
+    return numpy_helper.from_array(
+        values.astype(object) if values.dtype.kind == "U" else values, name
+    )
+
+
+def _metadata(model: Model) -> dict[str, str]:
+    facts = {
+        "kernel": dict(model.kernel),
+        "classes": list(model.classes),
+        "n_support": model.n_support,
+        "scaling": model.scaling.kind if model.scaling else None,
+        **{key: value for key, value in model.about.items() if key != "feature_names"},
+        "feature_names": model.about.get("feature_names"),
+    }
+    return {
+        key: value if isinstance(value, str) else json.dumps(value)
+        for key, value in facts.items()
+        if value is not None
+    }
+
+
+def _version() -> str:
+    from bigsvm import __version__
+
+    return __version__

@@ -1,0 +1,255 @@
+"""Decision values over a stream of rows, for any number of models in one pass."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import repeat
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from bigsvm.errors import UserError
+from bigsvm.kernels import Block, Kernel, block_of, products
+from bigsvm.models.model import Model
+from bigsvm.preparation.labels import Classes, codes_of
+from bigsvm.preparation.scaling import Scaling
+from bigsvm.readers.named_columns import refuse_other_names
+from bigsvm.stores.fingerprint import begin_fingerprint, check_written
+from bigsvm.stores.prefetch import prefetched
+from bigsvm.stores.store import Dataset, open_dataset
+
+Spec = str | Path | Mapping[str, Any]
+
+
+class Trained(Protocol):
+    """What rows have to fit: a model, or the data set it is going to be trained on."""
+
+    @property
+    def classes(self) -> Classes: ...
+
+    @property
+    def n_features(self) -> int: ...
+
+    @property
+    def feature_names(self) -> list[str] | None: ...
+
+    @property
+    def scaling(self) -> Scaling | None: ...
+
+
+class Piece(NamedTuple):
+    """Some consecutive rows of an input, with the codes of their classes where it has labels."""
+
+    start: int
+    x: np.ndarray
+    codes: np.ndarray | None
+
+
+class Decided(NamedTuple):
+    """The decision values of a piece: (models, rows), or (models, rows, classes) of more than two.
+
+    `codes` are those of its labels.
+    """
+
+    start: int
+    stop: int
+    codes: np.ndarray | None
+    decisions: np.ndarray
+
+
+class Scorer:
+    """Models of one training, ready to score rows; each support vector is held once.
+
+    The models may come from a generator: only one is in memory at a time. The sum over the support
+    vectors runs in the order of their index, and those a model has not add exactly nothing, so its
+    decisions are the same bits alone or among others.
+    """
+
+    def __init__(self, models: Iterable[Model]) -> None:
+        known = np.empty(0, np.int64)
+        fresh_rows, weights, intercepts = [], [], []
+        for model in models:
+            self._kernel = Kernel(**model.kernel)
+            fresh = ~np.isin(model.support_index, known)
+            known = np.concatenate([known, model.support_index[fresh]])
+            everything = bool(fresh.all())
+            fresh_rows.append(model.support_vectors if everything else model.support_vectors[fresh])
+            weights.append((model.support_index, model.columns))
+            intercepts.append(model.shifts)
+        order = np.argsort(known)
+        if len(fresh_rows) == 1 and (np.diff(known) > 0).all():
+            self._rows = fresh_rows[0]  # a large model alone: no copy
+        else:
+            self._rows = np.concatenate(fresh_rows)[order]
+        self._intercepts = np.concatenate(intercepts)
+        width = weights[0][1].shape[1]  # one, or the number of classes
+        self._coef = np.zeros((len(known), len(weights), width))
+        for place, (index, coef) in enumerate(weights):
+            self._coef[np.searchsorted(known, index, sorter=order), place] = coef
+
+    def decisions(self, block: Block) -> np.ndarray:
+        """The decision values of scaled rows; see `Decided`."""
+        known, models, width = self._coef.shape
+        rows = block.stop - block.start
+        coef = self._coef.reshape(known, models * width)
+        out = np.repeat(self._intercepts[:, None], rows, axis=1)
+        products(self._kernel, replace(block, start=0, stop=rows), self._rows, coef, out)
+        return out if width == 1 else out.reshape(models, width, rows).transpose(0, 2, 1)
+
+
+def decided(
+    scorer: Scorer, pieces: Iterator[Piece], where: str, scaling: Scaling | None = None
+) -> Iterator[Decided]:
+    """Score all pieces, each read and laid out in the background while the last is computed.
+
+    Parameters
+    ----------
+    scorer : Scorer
+    pieces : iterator
+        Asked for one piece after the other, from a second thread.
+    where : str
+        Names the input in messages.
+    scaling : Scaling, optional
+        Done to the rows first; None where they are scaled already.
+    """
+
+    taken = ready(pieces, where, scaling)
+
+    def following(_: None) -> tuple[np.ndarray | None, Block] | None:
+        piece = next(taken, None)
+        return None if piece is None else (piece.codes, block_of(piece.x, piece.start))
+
+    for found in prefetched(following, repeat(None)):
+        if found is None:
+            return
+        codes, block = found
+        decisions = scorer.decisions(block)
+        refuse_infinite(decisions, block.start, where)
+        yield Decided(block.start, block.stop, codes, decisions)
+
+
+def ready(pieces: Iterator[Piece], where: str, scaling: Scaling | None) -> Iterator[Piece]:
+    """The pieces as a model takes them: scaled, and finite; see `decided`."""
+    for piece in pieces:
+        x = scaling.apply(piece.x) if scaling else piece.x
+        _refuse_non_finite(x, piece, where)
+        yield piece._replace(x=x)
+
+
+def refuse_infinite(decisions: np.ndarray, start: int, where: str) -> None:
+    """Refuse decision values (model, row), of rows from `start` on, that are not finite."""
+    if not np.isfinite(decisions).all():
+        row = start + int(np.argwhere(~np.isfinite(decisions))[0, 1])
+        raise UserError(
+            f"{where}: the decision value of row {row} (counted from 0) is not finite; "
+            "is it as far out as no training row was?"
+        )
+
+
+def pieces_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[Piece]:
+    """The rows of a data set, a chunk at a time; then they must have been those once written."""
+    digest = begin_fingerprint(dataset.n, dataset.d)
+    start = 0
+    for rows in prefetched(lambda span: dataset.read(*span), dataset.spans(), dataset.readers):
+        stop = start + len(rows)
+        digest.update(rows)
+        yield Piece(start, rows, dataset.codes(start, stop) if with_labels else None)
+        start = stop
+    if with_labels:  # they are part of the fingerprint
+        check_written(dataset, digest)
+
+
+def open_test_set(spec: Spec, model: Trained) -> Dataset:
+    """Open a test set for a model: same classes, features and scaling, or a UserError."""
+    dataset = open_dataset(spec, "test", classes=model.classes)
+    try:
+        check_features_of(dataset, model)
+        if effective(dataset.scaling) != effective(model.scaling):
+            raise other_scaling(model, dataset)
+    except BaseException:
+        dataset.close()
+        raise
+    return dataset
+
+
+def accuracy(model: Model, test: Spec) -> float:
+    """The fraction of a test set (as for `open_dataset`) that the model gets right."""
+    right = 0
+    with open_test_set(test, model) as dataset:
+        for piece in decided(Scorer([model]), pieces_of(dataset), dataset.path):
+            assert piece.codes is not None
+            right += count_right(model, piece.decisions[0], piece.codes)
+        return right / dataset.n
+
+
+def count_right(model: Model, decision: np.ndarray, codes: np.ndarray) -> int:
+    """How many rows have a decision value that stands for their class."""
+    chosen = codes_of(model.classes)[model.places_of(decision)]
+    return int(np.count_nonzero(chosen == codes))
+
+
+def _refuse_non_finite(x: np.ndarray, piece: Piece, where: str) -> None:
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(x.astype(np.float32, copy=False))
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        raise UserError(
+            f"{where}: row {piece.start + row}, column {column} (counted from 0): "
+            f"{piece.x[row, column]:g} is not a finite number, or not in float32 once scaled"
+        )
+
+
+def check_features(model: Trained, features: int, where: str, advice: str = "") -> None:
+    """Refuse rows that have not as many features as the model."""
+    if features != model.n_features:
+        raise UserError(
+            f"{where}: has {features} features where the model has {model.n_features}"
+            + (advice or "; give it the columns of its training data, and no others")
+        )
+
+
+def check_features_of(dataset: Dataset, model: Trained) -> None:
+    """Refuse a data set that has not the features of the model, by number and by name."""
+    check_features(model, dataset.d, dataset.path)
+    refuse_other_names(
+        dataset.feature_names,
+        model.feature_names,
+        dataset.path,
+        "the model",
+        "take data prepared together with the model's training data, or predict the raw file",
+    )
+
+
+def effective(scaling: Scaling | None) -> Scaling | None:
+    """The scaling, or None for one that changes nothing (`prepare --scaling none`)."""
+    if scaling is None or scaling.clip is not None:
+        return scaling
+    return scaling if scaling.offset.any() or (scaling.scale != 1).any() else None
+
+
+def other_scaling(model: Trained, dataset: Dataset) -> UserError:
+    """What to say where the data was scaled in another way than the model's."""
+    ours, theirs = effective(model.scaling), effective(dataset.scaling)
+    detail = ""
+    if (
+        ours
+        and theirs
+        and _named(ours) == _named(theirs)
+        and ours.offset.shape == theirs.offset.shape
+    ):
+        differs = (ours.offset != theirs.offset) | (ours.scale != theirs.scale)
+        k = int(differs.argmax())
+        detail = (
+            f" (feature {k + 1}: offset {theirs.offset[k]:.9g}, scale {theirs.scale[k]:.9g} "
+            f"against {ours.offset[k]:.9g}, {ours.scale[k]:.9g})"
+        )
+    return UserError(
+        f"{dataset.path}: its scaling, {_named(theirs)}, is not that of the model, "
+        f"{_named(ours)}{detail}; take data prepared together with the model's training data"
+    )
+
+
+def _named(scaling: Scaling | None) -> str:
+    if scaling is None:
+        return "none"
+    return scaling.kind + ("" if scaling.clip is None else f" clipped to {scaling.clip:g}")

@@ -1,0 +1,127 @@
+"""Decision values computed by the workers of a Dask cluster, a round of rows after the other.
+
+The driver reads, scales and writes; rows travel to the workers, and decision values back. Each
+worker is given the model once. While one round is collected and written the next is computed.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import repeat
+from uuid import uuid4
+
+import numpy as np
+
+from bigsvm.backends.worker import other_software, software
+from bigsvm.cluster.workers import Cluster, Sent
+from bigsvm.models.scoring import Decided, Piece, Scorer, ready, refuse_infinite
+from bigsvm.prediction import worker as predict_worker
+from bigsvm.preparation.scaling import Scaling
+from bigsvm.stores.prefetch import prefetched
+
+CALL_BYTES = 4 * 2**20  # of rows, for one task
+ROUND_BYTES = 64 * 2**20
+ROUNDS = 2  # on their way at once
+
+
+@dataclass(frozen=True)
+class Round:
+    """The rows of some consecutive pieces on their way, and where each piece ends."""
+
+    rows: np.ndarray
+    pieces: list[tuple[int, int, np.ndarray | None]]  # start, stop, codes
+    sent: Sent
+
+
+class ClusterScorer:
+    """A scorer that every worker of a cluster is given; see `Scorer`."""
+
+    def __init__(self, cluster: Cluster, scorer: Scorer) -> None:
+        self._cluster = cluster
+        self._key = uuid4().hex
+        ours = software()
+        cluster.examine(
+            lambda seen: other_software(seen, ours, "this process"),
+            predict_worker.take,
+            self._key,
+            ours,
+            scorer,
+        )
+
+    def round_bytes(self) -> int:
+        """How many bytes of rows keep all workers busy, within a bound."""
+        return min(ROUND_BYTES, CALL_BYTES * len(self._cluster.workers()))
+
+    def send(self, rows: np.ndarray) -> Sent:
+        """Divide rows among the workers."""
+        workers = list(self._cluster.workers().items())
+        evenly = -(-len(rows) // len(workers))
+        size = max(1, min(evenly, CALL_BYTES // (4 * rows.shape[1])))
+        calls = []
+        for number, start in enumerate(range(0, len(rows), size)):
+            address, threads = workers[number % len(workers)]
+            calls.append((address, (self._key, rows[start : start + size], threads)))
+        return self._cluster.send(predict_worker.decide, calls)
+
+    def receive(self, rows: np.ndarray, sent: Sent) -> np.ndarray:
+        """The decision values (model, row) of rows that were sent."""
+        while (answers := self._cluster.collect(sent)) is None:
+            sent = self.send(rows)  # whoever had them is gone
+        return np.concatenate(answers, axis=1)
+
+
+def decided_on(
+    cluster: Cluster,
+    scorer: Scorer,
+    pieces: Iterator[Piece],
+    where: str,
+    scaling: Scaling | None = None,
+) -> Iterator[Decided]:
+    """Score all pieces on a cluster; the same values, in the same order, as `scoring.decided`.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    scorer : Scorer
+    pieces, where, scaling
+        As for `scoring.decided`.
+
+    Yields
+    ------
+    Decided
+        One for each piece.
+    """
+    workers = ClusterScorer(cluster, scorer)
+    under_way: deque[Round] = deque()
+    for together in _grouped(ready(pieces, where, scaling), workers):
+        rows = np.concatenate([piece.x for piece in together], dtype=np.float32)
+        edges = [(start, start + len(x), codes) for start, x, codes in together]
+        under_way.append(Round(rows, edges, workers.send(rows)))
+        if len(under_way) > ROUNDS:
+            yield from _finished(under_way.popleft(), workers, where)
+    while under_way:
+        yield from _finished(under_way.popleft(), workers, where)
+
+
+def _grouped(pieces: Iterator[Piece], workers: ClusterScorer) -> Iterator[list[Piece]]:
+    """The pieces in groups that keep all workers busy, read ahead in the background."""
+    together: list[Piece] = []
+    left = workers.round_bytes()
+    for piece in prefetched(lambda _: next(pieces, None), repeat(None)):
+        if piece is None:
+            break
+        together.append(piece)
+        left -= 4 * piece.x.size
+        if left <= 0:
+            yield together
+            together, left = [], workers.round_bytes()
+    if together:
+        yield together
+
+
+def _finished(round: Round, workers: ClusterScorer, where: str) -> Iterator[Decided]:
+    decisions = workers.receive(round.rows, round.sent)
+    first = round.pieces[0][0]
+    refuse_infinite(decisions, first, where)
+    for start, stop, codes in round.pieces:
+        yield Decided(start, stop, codes, decisions[:, start - first : stop - first])

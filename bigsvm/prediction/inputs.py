@@ -1,0 +1,139 @@
+"""What `predict` goes through: a store, or a file of raw rows."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bigsvm.errors import UserError
+from bigsvm.preparation.labels import to_codes
+from bigsvm.readers import Reader, ReadOptions
+from bigsvm.stores.addresses import is_address
+
+if TYPE_CHECKING:
+    from bigsvm.models.model import Model
+    from bigsvm.models.scoring import Piece
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows to predict."""
+
+    name: str
+    rows: int | None  # where known beforehand
+    pieces: "Iterator[Piece]"
+    raw: bool  # not scaled yet
+
+
+def is_store(source: Path | str) -> bool:
+    """Whether it is a Zarr or HDF5 store, or a group inside one, rather than a file of rows."""
+    import h5py
+
+    if is_address(str(source)):
+        return True
+    path = Path(source)
+    if path.is_file():
+        return bool(h5py.is_hdf5(path))
+    if path.is_dir() or any(parent.is_file() for parent in path.parents):
+        return True
+    if path.suffix in (".zarr", ".h5", ".hdf5") or any(p.suffix == ".zarr" for p in path.parents):
+        return True  # not there: the store has the better words for it
+    raise UserError(f"{path}: there is no such file or store")
+
+
+def open_source(
+    source: Path | str,
+    options: ReadOptions,
+    arrays: tuple[str | None, str | None],
+    model: "Model",
+    stack: ExitStack,
+) -> Source:
+    """Open what `predict` is to go through.
+
+    Parameters
+    ----------
+    source : Path or str
+        A store, a group in one, the address of either, or a file of raw rows.
+    options : ReadOptions
+        How to read a file, and whether there are labels.
+    arrays : (name of X, name of y)
+        In a store of the user's own.
+    model : Model
+        What the rows have to fit.
+    stack : ExitStack
+        Closes it again.
+
+    Returns
+    -------
+    Source
+    """
+    if is_store(source):
+        return _open_store(source, arrays, model, options.with_labels, stack)
+    return _open_file(Path(source), options, model)
+
+
+def _open_store(
+    path: Path | str,
+    arrays: tuple[str | None, str | None],
+    model: "Model",
+    with_labels: bool,
+    stack: ExitStack,
+) -> Source:
+    from bigsvm.models.scoring import check_features_of, effective, other_scaling, pieces_of
+    from bigsvm.stores.place import damage_named, open_place
+    from bigsvm.stores.store import open_dataset
+
+    with damage_named(str(path)):
+        place = open_place(path)
+        group: Any = place.group
+        part = "test" if "test" in group else "train"
+        if (arrays[0] or "X") not in group and part in group:
+            group = group[part]
+        with_labels = with_labels and (arrays[1] is not None or "y" in group)
+        place.close()
+    spec = {"path": path, "x": arrays[0], "y": arrays[1]}
+    dataset = stack.enter_context(
+        open_dataset(
+            spec, part, classes=model.classes if with_labels else None, with_labels=with_labels
+        )
+    )
+    check_features_of(dataset, model)
+    ours, theirs = effective(model.scaling), effective(dataset.scaling)
+    if theirs is not None and theirs != ours:
+        raise other_scaling(model, dataset)
+    pieces = pieces_of(dataset, with_labels=with_labels)
+    return Source(dataset.path, dataset.n, pieces, raw=theirs is None)
+
+
+def _open_file(path: Path, options: ReadOptions, model: "Model") -> Source:
+    from bigsvm.models.scoring import check_features
+    from bigsvm.readers import open_reader
+    from bigsvm.readers.named_columns import with_features_of
+    from bigsvm.readers.recognise import recognise
+
+    if recognise(path, options) == "libsvm":
+        # Rows may leave out the last features.
+        options = replace(options, features=model.n_features)
+    reader = open_reader(path, options)
+    advice = ""
+    if reader.d == model.n_features - 1 and options.with_labels:
+        advice = " (one column was taken for the labels; --no-labels if there are none)"
+    if reader.d == model.n_features + 1 and not options.with_labels:
+        advice = " (is one column the labels? then leave out --no-labels)"
+    check_features(model, reader.d, str(path), advice)
+    reader = with_features_of(reader, model.feature_names, str(path), "the model")
+    rows: int | None = getattr(reader, "n", None)  # text does not say it beforehand
+    return Source(str(path), rows, _pieces_of_file(path, reader, options, model), raw=True)
+
+
+def _pieces_of_file(
+    path: Path, reader: Reader, options: ReadOptions, model: "Model"
+) -> "Iterator[Piece]":
+    from bigsvm.models.scoring import Piece
+
+    start = 0
+    for batch in reader.batches():
+        codes = to_codes(batch.y, model.classes, str(path)) if options.with_labels else None
+        yield Piece(start, batch.x, codes)
+        start += len(batch.x)

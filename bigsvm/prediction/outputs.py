@@ -1,0 +1,205 @@
+"""Predictions on their way to the disk: CSV, Parquet, Zarr or npy, written as they come."""
+
+import csv
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import numpy as np
+
+from bigsvm.errors import UserError
+from bigsvm.files.durable import publish_folder, sweep, written_whole
+from bigsvm.files.hidden_folder import UNFINISHED, bring_back_replaced, hidden_folder
+from bigsvm.preparation.labels import Classes
+
+ROW_GROUP = 2**20  # decision values: Parquet and Zarr in small pieces are slow to read
+
+
+def columns_of(classes: Classes) -> list[str]:
+    """Of a table: one decision value, or where there are more than two classes one for each."""
+    names = [f"decision_{label}" for label in classes] if len(classes) > 2 else ["decision"]
+    return ["row", *names, "label"]
+
+
+def rows_in_group(classes: Classes) -> int:
+    """How many rows are written together."""
+    return ROW_GROUP if len(classes) == 2 else max(1, ROW_GROUP // len(classes))
+
+
+class Writer(Protocol):
+    """Takes the rows in order, from row 0 on."""
+
+    def append(self, start: int, decision: np.ndarray, label: np.ndarray) -> None:
+        """Write rows `start`, `start` + 1, ... with decision values and class labels.
+
+        The decision values are (rows,), or (rows, classes) where there are more than two.
+        """
+
+    def close(self) -> None:
+        """Complete the file."""
+
+
+class CsvPredictions:
+    """The columns row, decision, label; a decision value reads back to the same bits."""
+
+    def __init__(self, file: IO[bytes], classes: Classes) -> None:
+        self._text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        self._csv = csv.writer(self._text, lineterminator="\n")
+        self._csv.writerow(columns_of(classes))
+
+    def append(self, start: int, decision: np.ndarray, label: np.ndarray) -> None:
+        """See `Writer`."""
+        rows = range(start, start + len(decision))
+        values = np.atleast_2d(decision.T).tolist()
+        self._csv.writerows(zip(rows, *values, label.tolist(), strict=True))
+
+    def close(self) -> None:
+        """See `Writer`."""
+        self._text.flush()
+        self._text.detach()
+
+
+class ParquetPredictions:
+    """The columns row, decision, label."""
+
+    def __init__(self, file: IO[bytes], classes: Classes) -> None:
+        self._file = file
+        self._names = columns_of(classes)
+        self._group_rows = rows_in_group(classes)
+        self._parquet: Any = None
+        self._waiting: list[Any] = []
+
+    def append(self, start: int, decision: np.ndarray, label: np.ndarray) -> None:
+        """See `Writer`."""
+        import pyarrow as pa
+
+        rows = np.arange(start, start + len(decision))
+        labels = pa.array(label.tolist())
+        values = [np.ascontiguousarray(column) for column in np.atleast_2d(decision.T)]
+        self._waiting.append(pa.table([rows, *values, labels], names=self._names))
+        if sum(map(len, self._waiting)) >= self._group_rows:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        if self._waiting:
+            table = pa.concat_tables(self._waiting)
+            self._waiting.clear()
+            if self._parquet is None:
+                self._parquet = parquet.ParquetWriter(self._file, table.schema)
+            self._parquet.write_table(table, row_group_size=self._group_rows)
+
+    def close(self) -> None:
+        """See `Writer`."""
+        self._flush()
+        if self._parquet is not None:
+            self._parquet.close()
+
+
+class NpyPredictions:
+    """The decision values only, one float64 array."""
+
+    def __init__(self, file: IO[bytes], classes: Classes) -> None:
+        self._file = file
+        self._rows = 0
+        self._width = (len(classes),) if len(classes) > 2 else ()
+        self._write_header()
+
+    def append(self, start: int, decision: np.ndarray, label: np.ndarray) -> None:
+        """See `Writer`."""
+        self._file.write(np.ascontiguousarray(decision, "<f8").tobytes())
+        self._rows += len(decision)
+
+    def close(self) -> None:
+        """See `Writer`."""
+        self._file.seek(0)
+        self._write_header()
+
+    def _write_header(self) -> None:
+        # numpy leaves room in the header for the length to grow: it can be written again.
+        about = {"descr": "<f8", "fortran_order": False, "shape": (self._rows, *self._width)}
+        np.lib.format.write_array_header_1_0(self._file, about)
+
+
+class ZarrPredictions:
+    """A group with the arrays decision and label, in chunks of `rows_in_group` rows."""
+
+    def __init__(self, folder: Path, classes: Classes) -> None:
+        import zarr
+
+        self._chunk_rows = rows_in_group(classes)
+        self._group = zarr.create_group(folder, zarr_format=3)
+        self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def append(self, start: int, decision: np.ndarray, label: np.ndarray) -> None:
+        """See `Writer`."""
+        self._waiting.append((decision, label))
+        while sum(len(decision) for decision, _ in self._waiting) >= self._chunk_rows:
+            self._write_chunk()
+
+    def _write_chunk(self) -> None:
+        """Write a whole chunk of what waits, or all that is left of it at the end."""
+        decision, label = map(np.concatenate, zip(*self._waiting, strict=True))
+        rows = self._chunk_rows
+        self._waiting = [(decision[rows:], label[rows:])]
+        for name, values in (("decision", decision), ("label", label)):
+            if name not in self._group:
+                kind = str if values.dtype.kind == "U" else values.dtype
+                width = values.shape[1:]
+                self._group.create_array(name, shape=(0, *width), chunks=(rows, *width), dtype=kind)
+            array: Any = self._group[name]
+            array.append(values[:rows])
+
+    def close(self) -> None:
+        """See `Writer`."""
+        if any(len(decision) for decision, _ in self._waiting):
+            self._write_chunk()
+
+
+KINDS: dict[str, type] = {
+    ".csv": CsvPredictions,
+    ".parquet": ParquetPredictions,
+    ".npy": NpyPredictions,
+    ".zarr": ZarrPredictions,
+}
+
+
+def check_output(path: Path, overwrite: bool) -> None:
+    """Refuse an output that cannot, or should not, be written."""
+    if path.suffix.lower() not in KINDS:
+        raise UserError(
+            f"{path}: name the output *.csv, *.parquet, *.zarr or *.npy, which says its format"
+        )
+    if not path.parent.is_dir():
+        raise UserError(f"{path}: there is no folder {path.parent}; create it first")
+    zarr = path.suffix.lower() == ".zarr"
+    bring_back_replaced(path)
+    if path.is_dir() and not (zarr and (path / "zarr.json").exists()):
+        raise UserError(f"{path}: is a folder; choose another name")
+    if path.is_file() and zarr:
+        raise UserError(f"{path}: is a file, and a Zarr group is a folder; choose another name")
+    if path.exists() and not overwrite:
+        raise UserError(f"{path}: exists already; --overwrite replaces it")
+
+
+@contextmanager
+def open_predictions(path: Path, classes: Classes) -> Iterator[Writer]:
+    """Yield a writer; the output appears whole when the block ends well, or not at all."""
+    writer: Writer
+    kind = KINDS[path.suffix.lower()]
+    if kind is ZarrPredictions:
+        with hidden_folder(path, UNFINISHED) as folder:
+            writer = ZarrPredictions(folder / path.name, classes)
+            yield writer
+            writer.close()
+            publish_folder(folder / path.name, path)
+        return
+    sweep(path.parent, path.name)  # a table cut off by kill -9 may be as large as the disk
+    with written_whole(path) as temporary, temporary.open("wb") as file:
+        writer = kind(file, classes)
+        yield writer
+        writer.close()

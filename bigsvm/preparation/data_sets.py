@@ -1,0 +1,131 @@
+"""From the `data` section of a config to stores that exist."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bigsvm.config import ArraysConfig, DataConfig
+from bigsvm.errors import UserError
+from bigsvm.preparation.options import PrepareOptions
+from bigsvm.stores.addresses import is_address
+from bigsvm.terminal.progress import Progress, silent
+
+Spec = str | dict[str, Any]
+
+# These decide how a store lies on the disk, not what is in it.
+_LAYOUT = {"chunk_rows", "compression"}
+
+
+def located(data: DataConfig, progress: Progress = silent) -> DataConfig:
+    """The same section with `train` and `test` filled in, and the store of `source` made.
+
+    A store that was made before is taken as it is, if it was made with the same options from files
+    of the same content.
+    """
+    if data.source is None:
+        return data
+    assert not isinstance(data.train, ArraysConfig)
+    from bigsvm.preparation.inputs import check_source, with_source_defaults
+    from bigsvm.preparation.source_files import digests_of, files_of, files_there
+    from bigsvm.prepare import prepare
+
+    source = data.source
+    if not data.train or not Path(data.train).exists():
+        check_source(source)
+    options = with_source_defaults(source, data.prepare)
+    if data.train:
+        store = Path(data.train)
+        digests = digests_of(files_there(source), progress) if store.exists() else {}
+    else:
+        digests = digests_of(files_of(source, progress), progress)
+        store = default_store(source, options, digests)
+    if store.exists():
+        _check(store, source, digests, options)
+    else:
+        store.parent.mkdir(parents=True, exist_ok=True)
+        prepare(source, store, data.prepare, progress=progress)
+    test = data.test or (str(store / "test") if has_test(store) else None)
+    return data.model_copy(update={"train": str(store), "test": test})
+
+
+def as_spec(value: str | ArraysConfig) -> Spec:
+    """A data set as `open_dataset` takes it."""
+    return value.model_dump(exclude_none=True) if isinstance(value, ArraysConfig) else value
+
+
+def as_seen_from_anywhere(value: str | ArraysConfig) -> Spec:
+    """The same for a process in another folder."""
+    return as_spec(_absolute(value))
+
+
+def with_absolute_paths(data: DataConfig) -> DataConfig:
+    """The same section for a command that is started in another folder."""
+    places = {"train": data.train, "test": data.test}
+    return data.model_copy(
+        update={key: _absolute(place) for key, place in places.items() if place is not None}
+    )
+
+
+def _absolute(value: str | ArraysConfig) -> str | ArraysConfig:
+    if isinstance(value, ArraysConfig):
+        return value.model_copy(update={"path": _absolute(value.path)})
+    return value if is_address(value) else str(Path(value).absolute())
+
+
+def default_store(source: str, options: PrepareOptions, digests: Mapping[str, str]) -> Path:
+    """Where the store of a source goes unless the user says; each content has its own place.
+
+    `digests` are those of its files: the same name may stand for other data tomorrow.
+    """
+    from bigsvm.preparation.sources import cache_folder
+
+    # The name of a file may tell its format.
+    content = json.dumps([Path(source).name, digests, _content(options)], sort_keys=True)
+    tag = hashlib.sha256(content.encode()).hexdigest()[:10]
+    return cache_folder() / "stores" / f"{Path(source).stem}-{tag}.zarr"
+
+
+def has_test(store: Path) -> bool:
+    """Whether a store has a group `test` beside `train`."""
+    from bigsvm.stores.place import open_place
+    from bigsvm.stores.store import open_dataset
+
+    with open_dataset(store, with_labels=False) as train:
+        if train.parts is not None:
+            return "test" in train.parts
+    place = open_place(store)  # made before the parts were written down
+    try:
+        return "test" in place.group
+    finally:
+        place.close()
+
+
+def _check(store: Path, source: str, digests: Mapping[str, str], options: PrepareOptions) -> None:
+    """Refuse a store that was not made of this source, as its files are now, in this way."""
+    from bigsvm.stores.store import open_dataset
+
+    with open_dataset(store, with_labels=False) as made:
+        recorded = {k: v for k, v in (made.prepare_options or {}).items() if k not in _LAYOUT}
+        origin, files = made.source, made.files
+    # The files may be gone, and an old store does not tell what they were.
+    same = digests.items() <= files.items() if digests and files else origin == source
+    if not same:
+        was = f"{origin!r}, which has changed since" if origin == source else repr(origin)
+        raise UserError(
+            f"{store}: was made from {was}, not from {source!r} as it is now; remove it, name "
+            "another data.train, or leave out data.source to train on the store as it is"
+        )
+    wanted = _content(options)
+    for key in sorted(recorded.keys() | wanted.keys()):
+        # As text: a command line has nothing else to give (--label-column 0, --positive 1).
+        if str(recorded.get(key)) != str(wanted.get(key)):
+            raise UserError(
+                f"{store}: was prepared with {key} = {recorded.get(key)!r}, and data.prepare asks "
+                f"for {wanted.get(key)!r}; remove it, or name another data.train"
+            )
+
+
+def _content(options: PrepareOptions) -> dict[str, Any]:
+    return options.model_dump(mode="json", exclude_none=True, exclude=_LAYOUT)

@@ -1,0 +1,221 @@
+"""Fetch a file so that it is there whole and right, or not at all; go on where it stopped."""
+
+import contextlib
+import fcntl
+import hashlib
+import http.client
+import ipaddress
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+from bigsvm.errors import UserError
+from bigsvm.files.durable import fsync
+
+Progress = Callable[[int, int | None], None]
+
+PIECE = 2**18
+TIMEOUT_SECONDS = 30.0
+ATTEMPTS_WITHOUT_A_BYTE = 2
+SECONDS_BETWEEN_ATTEMPTS = 0.5
+
+
+class _Cut(Exception):
+    """The connection was lost; what has come so far can be kept."""
+
+
+def download(
+    url: str,
+    destination: Path,
+    sha256: str | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Fetch `url` into the file `destination`.
+
+    The bytes go to a hidden `.part` file beside it; a broken download is continued there, by this
+    call or a later one, if the server says that its file is still the same.
+
+    Parameters
+    ----------
+    url : str
+        https, or http on this very machine.
+    destination : Path
+        Its folder is created where missing.
+    sha256 : str, optional
+        A file with another hash is deleted, and refused.
+    progress : callable, optional
+        Called as progress(bytes so far, bytes in all or None).
+    """
+    _check_address(url)
+    part = destination.with_name(f".{destination.name}.part")
+    try:
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(part) as file:
+            if not destination.exists():
+                _fetch_all(url, file, _note_beside(part), progress)
+                _check_hash(file, sha256, url)
+                os.fsync(file.fileno())
+                part.replace(destination)
+                fsync(destination.parent)
+                _note_beside(part).unlink(missing_ok=True)
+    except OSError as failure:
+        raise UserError(f"cannot download to {destination}: {failure}") from failure
+
+
+@contextlib.contextmanager
+def _alone(part: Path) -> Iterator[IO[bytes]]:
+    """Open the `.part` file, refusing where another process is writing it."""
+    with part.open("a+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{part} is being downloaded by another process; wait for it") from None
+        try:
+            yield file
+        finally:
+            # Nothing worth going on from, or just refused: leave nothing behind.
+            if part.exists() and part.stat().st_size == 0:
+                part.unlink()
+                _note_beside(part).unlink(missing_ok=True)
+
+
+def _note_beside(part: Path) -> Path:
+    """The file that says which version of which address the `.part` file is of."""
+    return part.with_name(f"{part.name}.json")
+
+
+def _fetch_all(url: str, file: IO[bytes], note: Path, progress: Progress | None) -> None:
+    idle = 0
+    while True:
+        before = file.seek(0, os.SEEK_END)
+        try:
+            _fetch(url, file, note, progress)
+            return
+        except _Cut as cut:
+            file.flush()
+            have = file.seek(0, os.SEEK_END)
+            idle = 0 if have > before else idle + 1
+            if idle >= ATTEMPTS_WITHOUT_A_BYTE:
+                raise UserError(
+                    f"downloading {url} failed after {have} bytes ({cut}); run it again to go on"
+                ) from cut
+            time.sleep(SECONDS_BETWEEN_ATTEMPTS)
+
+
+def _fetch(url: str, file: IO[bytes], note: Path, progress: Progress | None) -> None:
+    """One request: the whole file, or what is missing of it."""
+    have = file.seek(0, os.SEEK_END)
+    version = _read_note(note, url)
+    headers = {"User-Agent": "bigsvm", "Accept-Encoding": "identity"}
+    if have and version:
+        headers |= {"Range": f"bytes={have}-", "If-Range": version}
+    try:
+        response = _opener(url).open(
+            urllib.request.Request(url, headers=headers), timeout=TIMEOUT_SECONDS
+        )
+    except urllib.error.HTTPError as refusal:
+        refusal.close()
+        if refusal.code == 416 and have:
+            file.truncate(0)
+            raise _Cut("the server has another version of the file") from refusal
+        if refusal.code >= 500:
+            raise _Cut(f"the server says {refusal.code} {refusal.reason}") from refusal
+        raise UserError(
+            f"cannot download {url}: the server says {refusal.code} {refusal.reason}"
+        ) from refusal
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as failure:
+        raise _Cut(str(getattr(failure, "reason", failure))) from failure
+    with response:
+        goes_on = response.status == 206 and (
+            response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+        )
+        if not goes_on:
+            if response.status != 200:
+                raise UserError(f"cannot download {url}: unexpected answer {response.status}")
+            file.truncate(0)
+            have = 0
+            _write_note(note, url, response.headers)
+        total = None if response.length is None else have + response.length
+        _receive(response, file, have, total, progress)
+
+
+def _receive(
+    response: Any, file: IO[bytes], have: int, total: int | None, progress: Progress | None
+) -> None:
+    while True:
+        if progress:
+            progress(have, total)
+        try:
+            piece = response.read(PIECE)
+        except (http.client.HTTPException, OSError) as failure:
+            raise _Cut(str(failure)) from failure
+        if not piece:
+            break
+        file.write(piece)
+        have += len(piece)
+    file.flush()
+    if total is not None and have < total:
+        raise _Cut(f"the connection was cut at {have} of {total} bytes")
+
+
+def _read_note(note: Path, url: str) -> str | None:
+    try:
+        content = json.loads(note.read_text())
+        return str(content["version"]) if content["url"] == url and content["version"] else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write_note(note: Path, url: str, headers: Any) -> None:
+    tag = headers.get("ETag")
+    # A weak tag does not promise the same bytes.
+    version = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
+    note.write_text(json.dumps({"url": url, "version": version}))
+
+
+def _check_hash(file: IO[bytes], expected: str | None, url: str) -> None:
+    if expected is None:
+        return
+    file.seek(0)
+    digest = hashlib.sha256()
+    while piece := file.read(PIECE):
+        digest.update(piece)
+    found = digest.hexdigest()
+    if found != expected.lower():
+        file.truncate(0)
+        raise UserError(f"{url}: the file has sha256 {found}, expected {expected}; it was deleted")
+
+
+def _check_address(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(parts.hostname)):
+        return
+    raise UserError(f"refusing to download {url}: only https addresses are safe")
+
+
+def _is_loopback(host: str | None) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+class _SafeRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
+        _check_address(newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _opener(url: str) -> urllib.request.OpenerDirector:
+    # A proxy cannot reach this machine's own servers.
+    local = _is_loopback(urlsplit(url).hostname)
+    proxies = [urllib.request.ProxyHandler({})] if local else []
+    return urllib.request.build_opener(_SafeRedirects, *proxies)

@@ -1,0 +1,102 @@
+"""What `prepare` reads: a named source, made-up data, or files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bigsvm.errors import UserError
+from bigsvm.preparation.options import PrepareOptions
+from bigsvm.preparation.source_files import SYNTHETIC
+from bigsvm.preparation.sources import SOURCES
+from bigsvm.preparation.synthetic import synthetic_reader
+from bigsvm.readers import Reader, open_reader
+from bigsvm.readers.named_columns import with_features_of
+
+SYNTHETIC_SIZE = (100_000, 20, 0.1)  # rows, features, noise
+
+
+@dataclass(frozen=True)
+class Input:
+    """One file, or made-up data, opened for reading."""
+
+    name: str  # for messages
+    reader: Reader
+
+
+def with_source_defaults(source: str | Path, options: PrepareOptions) -> PrepareOptions:
+    """The options with what a named source says itself filled in where the user said nothing."""
+    known = SOURCES.get(str(source))
+    defaults: dict[str, object] = {}
+    if known is not None:
+        if options.format == "auto":
+            defaults["format"] = known.format
+        if options.positive is None:
+            defaults["positive"] = known.positive
+        if options.drop_value is None:
+            defaults["drop_value"] = known.drop_value
+    if source == SYNTHETIC:
+        if options.weight_column is not None:
+            raise UserError(f"the source {SYNTHETIC!r} has no weights; leave out weight_column")
+        for key, value in zip(("rows", "features", "noise"), SYNTHETIC_SIZE, strict=True):
+            if getattr(options, key) is None:
+                defaults[key] = value
+    elif options.rows is not None or options.noise is not None:
+        raise UserError(f"rows and noise are for the source {SYNTHETIC!r}; leave them out here")
+    return options.model_copy(update=defaults)
+
+
+def check_source(source: str | Path) -> None:
+    """Refuse a source that is neither a name nor a file."""
+    if source != SYNTHETIC and str(source) not in SOURCES and not Path(source).is_file():
+        raise UserError(
+            f"{source}: there is no such file, and no source of this name; "
+            f"known are: {', '.join([*sorted(SOURCES), SYNTHETIC])}"
+        )
+
+
+def open_inputs(
+    source: str | Path, options: PrepareOptions, files: Mapping[str, Path]
+) -> dict[str, Input]:
+    """The inputs by part: `train`, and `test` where `files` have one of test rows."""
+    if source == SYNTHETIC:
+        assert options.rows and options.features and options.noise is not None
+        made_up = synthetic_reader(options.rows, options.features, options.noise, options.seed)
+        inputs = {"train": Input(SYNTHETIC, made_up)}
+        if "test" in files:
+            inputs["test"] = _open(files["test"], options, made_up.d)
+        return _checked(inputs, options)
+    inputs = {part: _open(path, options) for part, path in files.items()}
+    wider = max(data.reader.d for data in inputs.values())
+    for part, path in files.items():
+        if inputs[part].reader.d < wider and _leaves_out_zeros(path, options):
+            inputs[part] = _open(path, options, wider)
+    return _checked(inputs, options)
+
+
+def _open(path: Path, options: PrepareOptions, features: int | None = None) -> Input:
+    return Input(str(path), open_reader(path, options.to_read(features)))
+
+
+def _leaves_out_zeros(path: Path, options: PrepareOptions) -> bool:
+    """Whether a file may have more features than it shows (the last ones being 0)."""
+    from bigsvm.readers.recognise import recognise
+
+    return recognise(path, options.to_read()) == "libsvm"
+
+
+def _checked(inputs: dict[str, Input], options: PrepareOptions) -> dict[str, Input]:
+    if "test" in inputs:
+        train, test = inputs["train"], inputs["test"]
+        if options.test_rows is not None or options.test_fraction is not None:
+            raise UserError(
+                f"the test set is {test.name}; leave out test_rows and test_fraction, or the file"
+            )
+        if train.reader.d != test.reader.d:
+            raise UserError(
+                f"{test.name}: has {test.reader.d} features where {train.name} has "
+                f"{train.reader.d}; both need the same"
+            )
+        names = train.reader.feature_names
+        reader = with_features_of(test.reader, names, test.name, train.name)
+        inputs["test"] = replace(test, reader=reader)
+    return inputs

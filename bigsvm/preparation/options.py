@@ -1,0 +1,86 @@
+"""What can be chosen when raw files become a store."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from bigsvm.errors import UserError
+from bigsvm.preparation.labels import Label
+from bigsvm.readers import Format, ReadOptions
+
+
+class PrepareOptions(BaseModel):
+    """Options of `prepare`; a named source's own format, drop_value and positive are defaults.
+
+    Parameters
+    ----------
+    scaling : {"none", "standard", "minmax"}
+        Fitted on the training rows only. `minmax` brings them to [-1, 1].
+    clip : float, optional
+        After scaling, bring values beyond -clip and clip to these.
+    test_rows, test_fraction, seed : optional
+        Put exactly so many rows, or this part of them, chosen by `seed`, into the test set.
+    drop_value : float or "none", optional
+        Leave out rows that have this value in every feature.
+    positive : label, optional
+        The label of +1; all others are -1. Default: the larger of two labels; of more, each is a
+        class of its own.
+    chunk_rows : int, optional
+        Rows in a chunk of the store; default: 8 MiB of them.
+    compression : {"zstd", "none"}, optional
+        Default: zstd for Zarr, none for HDF5.
+    weight_column : str or int, optional
+        The column whose values are stored beside the rows as `weight`, for `model.sample_weight`
+        or `model.weights` of a config.
+    format, label_column, header, delimiter, features
+        How to read the file: see `bigsvm.readers.ReadOptions`.
+    rows, noise
+        With `features`: the size of the source `synthetic`, and how far its classes overlap.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    scaling: Literal["none", "standard", "minmax"] = "none"
+    clip: float | None = Field(default=None, gt=0)
+    test_rows: int | None = Field(default=None, ge=1)
+    test_fraction: float | None = Field(default=None, gt=0, lt=1)
+    seed: int = Field(default=0, ge=0)
+    drop_value: float | Literal["none"] | None = None
+    positive: Label | None = None
+    chunk_rows: int | None = Field(default=None, ge=1)
+    compression: Literal["zstd", "none"] | None = None
+    weight_column: str | int | None = None
+    format: Format = "auto"
+    label_column: str | int | None = None
+    header: bool | Literal["auto"] = "auto"
+    delimiter: str | None = None
+    features: int | None = Field(default=None, ge=1)
+    rows: int | None = Field(default=None, ge=1)
+    noise: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _one_size_of_test_set(self) -> "PrepareOptions":
+        if self.test_rows is not None and self.test_fraction is not None:
+            raise ValueError("give test_rows or test_fraction, not both")
+        return self
+
+    def to_read(self, features: int | None = None) -> ReadOptions:
+        """The part of the options that concerns reading."""
+        return ReadOptions(
+            format=self.format,
+            label_column=self.label_column,
+            weight_column=self.weight_column,
+            header=self.header,
+            delimiter=self.delimiter,
+            features=features or self.features,
+        )
+
+
+def checked_options(values: dict[str, Any]) -> PrepareOptions:
+    """PrepareOptions from plain values; a wrong one is a UserError that names it."""
+    try:
+        return PrepareOptions.model_validate(values)
+    except ValidationError as mistakes:
+        first = mistakes.errors()[0]
+        key = f"{first['loc'][0]} = {first['input']!r}: " if first["loc"] else ""
+        raise UserError(f"prepare option {key}{first['msg']}") from mistakes

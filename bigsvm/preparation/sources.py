@@ -1,0 +1,148 @@
+"""Data sets known by name: where their files are, or can be had from."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bigsvm.errors import UserError
+from bigsvm.preparation.download import download
+from bigsvm.readers import Format
+
+Label = str | int | float
+Progress = Callable[[str, int, int | None], None]
+
+LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
+UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/"
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file: names it may have in a folder (the first one found is taken), and its address.
+
+    A download is stored under `names[download_as]`. The hash is given only where the address
+    surely gives that very file.
+    """
+
+    names: tuple[str, ...]
+    url: str
+    sha256: str | None = None
+    download_as: int = 0
+
+
+@dataclass(frozen=True)
+class Source:
+    """A named data set, and how it is read unless the user says otherwise."""
+
+    name: str
+    train: SourceFile
+    test: SourceFile | None
+    format: Format
+    positive: Label | None
+    drop_value: float | None = None
+
+    @property
+    def files(self) -> tuple[SourceFile, ...]:
+        """The training file and, where there is one, the test file."""
+        return (self.train,) if self.test is None else (self.train, self.test)
+
+
+def _libsvm(name: str, file: str, positive: Label = 1) -> Source:
+    return Source(name, SourceFile((file,), LIBSVM + file), None, "libsvm", positive)
+
+
+def _uci(name: str, path: str, positive: Label) -> Source:
+    return Source(name, SourceFile((Path(path).name,), UCI + path), None, "csv", positive)
+
+
+_MINIBOONE = Source(
+    "miniboone",
+    SourceFile(
+        (
+            "MiniBooNE_PID.txt",
+            "miniboone+particle+identification.zip",
+            "MiniBooNE_PID_subset.zip",
+        ),
+        "https://archive.ics.uci.edu/static/public/199/miniboone+particle+identification.zip",
+        download_as=1,
+    ),
+    None,
+    "miniboone",
+    "signal",
+    drop_value=-999.0,
+)
+
+_IJCNN1 = Source(
+    "ijcnn1",
+    SourceFile(("ijcnn1.trn.bz2", "ijcnn1.bz2"), LIBSVM + "ijcnn1.bz2", download_as=1),
+    SourceFile(("ijcnn1.tst.bz2", "ijcnn1.t.bz2"), LIBSVM + "ijcnn1.t.bz2", download_as=1),
+    "libsvm",
+    1,
+)
+
+SOURCES: dict[str, Source] = {
+    source.name: source
+    for source in (
+        _MINIBOONE,
+        _IJCNN1,
+        _uci("magic", "magic/magic04.data", "g"),
+        _libsvm("australian", "australian"),
+        _libsvm("breast-cancer", "breast-cancer_scale"),
+        _libsvm("diabetes", "diabetes_scale"),
+        _libsvm("german", "german.numer"),
+        _libsvm("heart", "heart_scale"),
+        _uci("ionosphere", "ionosphere/ionosphere.data", "g"),
+        _uci("iris", "iris/iris.data", "Iris-setosa"),
+        _libsvm("mushrooms", "mushrooms", positive=2),
+        _uci("sonar", "undocumented/connectionist-bench/sonar/sonar.all-data", "M"),
+    )
+}
+
+
+def cache_folder() -> Path:
+    """Where downloads go: the folder named by BIGSVM_CACHE, else ~/.cache/bigsvm."""
+    named = os.environ.get("BIGSVM_CACHE")
+    return Path(named) if named else Path.home() / ".cache" / "bigsvm"
+
+
+def locate(name: str, progress: Progress | None = None) -> list[Path]:
+    """The files of the source `name`: [train] or [train, test].
+
+    Looked for in the folder named by BIGSVM_DATA, then in the cache, then downloaded into the
+    cache. `progress(file name, bytes so far, bytes in all or None)` is called during a download.
+    """
+    if name not in SOURCES:
+        raise UserError(f"unknown source {name!r}; known are: {', '.join(sorted(SOURCES))}")
+    return [find_or_download(file, progress) for file in SOURCES[name].files]
+
+
+def find(file: SourceFile) -> Path | None:
+    """The path of `file`, in the first folder that has it under any of its names."""
+    data = os.environ.get("BIGSVM_DATA")
+    for folder in [Path(data), cache_folder()] if data else [cache_folder()]:
+        for name in file.names:
+            if (folder / name).is_file():
+                return folder / name
+    return None
+
+
+def find_or_download(file: SourceFile, progress: Progress | None = None) -> Path:
+    """The path of `file`, which is fetched into the cache where no folder has it."""
+    if (found := find(file)) is not None:
+        return found
+    data = os.environ.get("BIGSVM_DATA")
+    cache = cache_folder()
+    target = cache / file.names[file.download_as]
+    try:
+        download(
+            file.url,
+            target,
+            sha256=file.sha256,
+            progress=None if progress is None else lambda *done: progress(target.name, *done),
+        )
+    except UserError as failure:
+        raise UserError(
+            f"{failure}; or put {' or '.join(file.names)} into {data or cache}"
+            + ("" if data else " (or any folder named by BIGSVM_DATA)")
+        ) from failure
+    return target

@@ -1,0 +1,76 @@
+"""The fingerprint of a data set: a hash of its content, whatever the chunks and the format."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bigsvm.errors import UserError
+from bigsvm.stores.prefetch import prefetched
+from bigsvm.stores.store import Dataset
+
+
+def begin_fingerprint(n: int, d: int) -> Any:
+    """The hash to be fed all float32 rows in order, then the codes of all labels."""
+    return hashlib.sha256(f"bigsvm data {n} {d}\n".encode())
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """SHA-256 of the content; one pass over the data.
+
+    A value that is not finite is an error that names its row and column.
+    """
+    digest = _digest_of_rows(dataset)
+    digest.update(dataset.labels())
+    return digest.hexdigest()
+
+
+def verified_fingerprint(dataset: Dataset) -> str:
+    """The fingerprint of what is there now; a UserError where something else was once written."""
+    digest = _digest_of_rows(dataset)
+    check_written(dataset, digest.copy())
+    digest.update(dataset.labels())
+    return digest.hexdigest()
+
+
+def check_written(dataset: Dataset, digest: Any) -> None:
+    """Refuse rows that are not those once written; `digest` has been fed all of them."""
+    if dataset.recorded_fingerprint is None:
+        return
+    for codes in dataset.codes_as_written():
+        digest.update(codes)
+    if digest.hexdigest() != dataset.recorded_fingerprint:
+        raise UserError(
+            f"{dataset.path}: its content is not what was written (fingerprint "
+            f"{digest.hexdigest()[:12]}, recorded {dataset.recorded_fingerprint[:12]}); the store "
+            "is damaged, make it again"
+        )
+
+
+def checked_rows(dataset: Dataset) -> Iterator[np.ndarray]:
+    """All rows, a chunk at a time, if they are finite; read again, they must be the same."""
+    start = 0
+    for rows in prefetched(lambda span: dataset.read(*span), dataset.spans(), dataset.readers):
+        finite = np.isfinite(rows)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            what = f"is {rows[row, column]} as float32; replace it or leave out the row"
+            if dataset.recorded_fingerprint is not None:  # no such value was ever written
+                what = "is missing; the store is damaged, or its copy is not complete"
+            raise UserError(
+                f"{dataset.path}: the value in row {start + row}, column {column} (counted from 0) "
+                f"{what}"
+            )
+        dataset.remember(start, start + len(rows), rows)
+        yield rows
+        start += len(rows)
+
+
+def _digest_of_rows(dataset: Dataset) -> Any:
+    digest = begin_fingerprint(dataset.n, dataset.d)
+    for rows in checked_rows(dataset):
+        digest.update(rows)
+    return digest

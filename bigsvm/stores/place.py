@@ -1,0 +1,179 @@
+"""Finding a group in a Zarr or HDF5 store, with a clear word where there is none."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bigsvm.errors import Unreachable, UserError
+from bigsvm.preparation.labels import REST_IS_A_LABEL
+from bigsvm.stores.addresses import is_address, plain_path
+
+SEAL = "bigsvm_seal"
+_OF_THE_MACHINE = (errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+SEALED = ("classes", "feature_names", "fingerprint", "parts", "prepare", "scaling", "source")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A group inside a Zarr or HDF5 store, opened for reading."""
+
+    group: Any  # h5py.Group or zarr.Group: both have keys(), [name] and attrs
+    path: str  # for messages: the store's path or address, then the group's name in it
+    close: Callable[[], None]
+    remote: bool = False
+
+    def inside(self, name: str) -> Place:
+        """The group `name` in this one."""
+        return replace(self, group=self.group[name], path=f"{self.path}/{name}")
+
+
+def open_place(where: str | Path) -> Place:
+    """Open the store at a path or address, or the group in a store that it goes on to."""
+    if is_address(text := plain_path(str(where))):
+        return _open_remote(text)
+    path = Path(text)
+    if not path.exists():
+        for file in path.parents:
+            if file.is_file():
+                return _open_hdf5(file, path.relative_to(file).as_posix())
+            if (file / "zarr.json").exists() or (file / ".zgroup").exists():
+                raise _no_group(_open_zarr(file), path.relative_to(file).as_posix())
+            if file.is_dir():
+                break
+        if any(path.with_name(f".{path.name}.{kind}").exists() for kind in ("spill", "partial")):
+            raise UserError(
+                f"{path}: is still being prepared, or that was cut off; prepare it again"
+            )
+        raise UserError(f"{path}: there is no such store; make it with python -m bigsvm.prepare")
+    return _open_hdf5(path, "") if path.is_file() else _open_zarr(path)
+
+
+def _open_hdf5(file: Path, inside: str) -> Place:
+    import h5py
+
+    if not h5py.is_hdf5(file):
+        raise UserError(
+            f"{file}: is neither a Zarr nor an HDF5 store; make one of it with "
+            f"python -m bigsvm.prepare {file} STORE"
+        )
+    try:
+        opened = h5py.File(file, "r")
+    except BlockingIOError as locked:
+        raise UserError(f"{file}: another program is writing it; wait for its end") from locked
+    except OSError as damage:
+        raise UserError(f"{file}: cannot be opened ({one_line(damage)})") from damage
+    group = opened.get(inside) if inside else opened
+    if not isinstance(group, h5py.Group):
+        with closing(opened):
+            raise _no_group(Place(opened, str(file), opened.close), inside)
+    return Place(group, str(file / inside), opened.close)
+
+
+def _open_zarr(directory: Path) -> Place:
+    import zarr
+
+    try:
+        group = zarr.open_group(directory, mode="r")
+    except (OSError, ValueError, KeyError) as problem:
+        if (directory / "zarr.json").exists() or (directory / ".zgroup").exists():
+            raise UserError(
+                f"{directory}: cannot be opened as a Zarr group ({one_line(problem)})"
+            ) from problem
+        raise UserError(f"{directory}: is a folder, but not a Zarr group") from problem
+    return Place(group, str(directory), lambda: None)
+
+
+def _open_remote(address: str) -> Place:
+    from bigsvm.stores.remote import open_remote_store
+
+    store = open_remote_store(address)
+    import zarr
+
+    try:
+        # Version by version: asked for both at once, one failure would leave the other's behind.
+        try:
+            group = zarr.open_group(store, mode="r", zarr_format=3)
+        except FileNotFoundError:
+            group = zarr.open_group(store, mode="r", zarr_format=2)
+    except FileNotFoundError as missing:
+        raise UserError(
+            f"{address}: there is no Zarr group; check the address, and that the copy is complete"
+        ) from missing
+    except Unreachable:
+        raise
+    except (OSError, ValueError, KeyError) as problem:
+        raise UserError(
+            f"{address}: cannot be opened as a Zarr group ({one_line(problem)})"
+        ) from problem
+    return Place(group, address.rstrip("/"), store.close, remote=True)
+
+
+def _no_group(place: Place, inside: str) -> UserError:
+    return UserError(f"{place.path}: there is no group {inside!r} in it{_what_it_has(place)}")
+
+
+def _what_it_has(place: Place) -> str:
+    with warnings.catch_warnings(), suppress(Exception):  # not every server lists what it has
+        warnings.simplefilter("ignore")  # of Zarr, at strangers' files: one line is enough
+        return f"; it has: {', '.join(sorted(place.group.keys())) or 'nothing'}"
+    return ""
+
+
+def array(place: Place, name: str) -> Any:
+    """The array `name` in a group."""
+    with suppress(KeyError):
+        found = place.group[name]
+        if hasattr(found, "shape"):
+            return found
+    raise UserError(f"{place.path}: there is no array {name!r} in it{_what_it_has(place)}")
+
+
+def attributes(place: Place) -> dict[str, Any]:
+    """The attributes of a group; HDF5 has no lists of mixed things, so there they are JSON text."""
+    about = dict(place.group.attrs)
+    mixed = ("classes", "feature_names", "files", "parts", "scaling", "prepare", REST_IS_A_LABEL)
+    for key in mixed:
+        if isinstance(about.get(key), str):
+            about[key] = json.loads(about[key])
+    if SEAL in about and about[SEAL] != seal(about):
+        raise UserError(
+            f"{place.path}: its attributes are not what was written; the store is damaged, make "
+            "it again"
+        )
+    return about
+
+
+def seal(about: Mapping[str, Any]) -> str:
+    """A checksum of the attributes that `prepare` writes; others may be added."""
+    written = {key: about.get(key) for key in SEALED}
+    return hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def damage_named(where: str) -> Iterator[None]:
+    """Blame the store at `where` for whatever goes wrong inside."""
+    try:
+        yield
+    except (UserError, Unreachable):
+        raise
+    except Exception as damage:
+        if isinstance(damage, MemoryError) or getattr(damage, "errno", None) in _OF_THE_MACHINE:
+            raise
+        # Zarr and h5py raise errors of many kinds at metadata that make no sense.
+        reason = one_line(damage)[:200]
+        raise UserError(
+            f"{where}: cannot be read ({reason}); the store is damaged, make it again"
+        ) from damage
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, in one line."""
+    return " ".join(str(error).split())

@@ -1,0 +1,1 @@
+"""A training, from its config to its summary: the loop, and what keeps it safe."""

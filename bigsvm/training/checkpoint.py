@@ -1,0 +1,161 @@
+"""Saving a run so that it goes on to the same bits."""
+
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigsvm.errors import UserError
+from bigsvm.files.durable import sweep
+from bigsvm.files.sealed import read_sealed, write_sealed
+from bigsvm.solvers.class_states import ClassStates
+from bigsvm.solvers.state import State
+
+KIND = "bigsvm checkpoint "
+FORMAT = KIND + "1"
+MANY_CLASSES = KIND + "2"  # of more than two classes
+ARRAYS = ("alpha", "gradient", "role", "margin")  # the last only in later rounds
+NUMBERS = tuple(field.name for field in fields(State) if field.name not in ARRAYS)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint that was read back."""
+
+    state: State | ClassStates
+    identity: dict[str, Any]
+    seconds: float
+
+
+class OtherVersion(UserError):
+    """A checkpoint that is whole, and that this version does not understand."""
+
+
+class Checkpoints:
+    """The checkpoints of one run, the newest few of them.
+
+    Parameters
+    ----------
+    folder : Path
+    identity : dict
+        What the run is a run of: data, model and way of solving. Going on with anything else would
+        give a model of neither, so it is refused.
+    keep : int
+    """
+
+    def __init__(self, folder: Path, identity: dict[str, Any], keep: int) -> None:
+        self._folder = folder
+        self._identity = identity
+        self._keep = keep
+
+    def save(self, state: State | ClassStates, seconds: float) -> None:
+        """Write a checkpoint, then drop those no longer wanted."""
+        about: dict[str, Any] = {"identity": self._identity, "seconds": seconds}
+        if isinstance(state, State):
+            about |= {"format": FORMAT, "numbers": _numbers(state)}
+            arrays = _arrays(state)
+        else:
+            numbers = [_numbers(of_class) for of_class in state.classes]
+            about |= {"format": MANY_CLASSES, "passes": state.passes, "numbers": numbers}
+            arrays = {
+                f"{key} {k}": values
+                for k, of_class in enumerate(state.classes)
+                for key, values in _arrays(of_class).items()
+            }
+        path = self._folder / f"checkpoint-{state.iteration:010d}.safetensors"
+        write_sealed(path, arrays, about)
+        # One from further on can only be a damaged one that was passed over.
+        paths = self._paths()
+        newest = paths.index(path) + 1
+        for other in paths[: max(0, newest - self._keep)] + paths[newest:]:
+            other.unlink()
+
+    def latest(self) -> Saved | None:
+        """The newest checkpoint that is whole; damaged ones are named, and passed over."""
+        if not self._folder.is_dir():
+            return None
+        sweep(self._folder)
+        paths = self._paths()
+        for path in reversed(paths):
+            try:
+                saved = _read(path)
+            except OtherVersion:
+                raise  # going back to the one before, or to the start, would throw work away
+            except UserError as damage:
+                last = path == paths[0]
+                then = "none is left: beginning anew" if last else "going back to the one before"
+                print(f"warning: {damage}; {then}", file=sys.stderr)
+                continue
+            refuse_another(saved.identity, self._identity, path.parent.parent)
+            return saved
+        return None
+
+    def _paths(self) -> list[Path]:
+        paths = (p for p in self._folder.glob("checkpoint-*.safetensors") if p.is_file())
+        return sorted(paths, key=lambda path: (len(path.name), path.name))
+
+
+def refuse_another(found: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:
+    """A UserError that names in what the identity found in a run directory is not the wanted."""
+    differing = [
+        f"{key} was {found.get(key)!r} and is now {wanted.get(key)!r}"
+        for key in sorted(found.keys() | wanted.keys())
+        if found.get(key) != wanted.get(key)
+    ]
+    if differing:
+        raise UserError(
+            f"{folder}: is the run of another config: {'; '.join(differing)}; use "
+            "another --run-dir, or --fresh to begin anew"
+        )
+
+
+def _read(path: Path) -> Saved:
+    arrays, about = read_sealed(path)
+    found = str(about.get("format"))
+    if found not in (FORMAT, MANY_CLASSES):
+        if found.startswith(KIND):
+            raise _other_version(path, found)
+        raise UserError(f"{path}: is {found!r}, not {FORMAT!r}")
+    try:
+        # Compiled code trusts these to the last byte.
+        rows = about["identity"]["rows"]
+        for name, values in arrays.items():
+            kind = np.int8 if name.startswith("role") else np.float64
+            if (values.shape, values.dtype) != ((rows,), kind):
+                raise TypeError(f"{name} is not {rows} times {np.dtype(kind)}")
+        state: State | ClassStates
+        if found == FORMAT:
+            contents: dict[str, Any] = arrays | about["numbers"]
+            state = State(**contents)
+        else:
+            states = [
+                State(**_of_class(arrays, k), **numbers)
+                for k, numbers in enumerate(about["numbers"])
+            ]
+            state = ClassStates(states, about["passes"])
+        return Saved(state, about["identity"], about["seconds"])
+    except (LookupError, TypeError) as problem:
+        raise _other_version(path, f"not quite {found}: {problem}") from problem
+
+
+def _of_class(arrays: dict[str, np.ndarray], k: int) -> dict[str, Any]:
+    return {key: arrays[f"{key} {k}"] for key in ARRAYS if f"{key} {k}" in arrays}
+
+
+def _numbers(state: State) -> dict[str, Any]:
+    return {key: getattr(state, key) for key in NUMBERS}
+
+
+def _arrays(state: State) -> dict[str, np.ndarray]:
+    arrays = {key: getattr(state, key) for key in ARRAYS}
+    return {key: values for key, values in arrays.items() if values is not None}
+
+
+def _other_version(path: Path, found: str) -> OtherVersion:
+    return OtherVersion(
+        f"{path}: was written by another version of bigsvm ({found}; this one writes {FORMAT} and "
+        f"{MANY_CLASSES}); finish the run with that version, or use another --run-dir, or --fresh "
+        "to begin anew"
+    )

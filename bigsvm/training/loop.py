@@ -1,0 +1,216 @@
+"""The training loop: steps, and between them whatever keeps the run safe and in sight."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from bigsvm.config import RunConfig, SolverConfig
+from bigsvm.solvers.one_vs_rest import OneVsRest
+from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.reweight import Reweighting
+from bigsvm.terminal.display import Display, Report
+from bigsvm.training.checkpoint import Checkpoints
+from bigsvm.training.memory import resident_set
+from bigsvm.training.model_factory import ModelFactory
+from bigsvm.training.run_dir import RunDir
+
+REPORT_SECONDS = 0.5
+Iterate = Any  # a `State`, or where there are more than two classes their `ClassStates`
+
+
+class Schedule(Protocol):
+    """Carries out an algorithm."""
+
+    def run(self, state: Any, pause: Callable[[int], int]) -> Iterator[Any]:
+        """Take steps until the gap is closed.
+
+        Yields the iterate as it is now: at the iteration ``pause(iteration)`` names as the next,
+        and wherever else it is no trouble. `state` is where a later process can go on: the same
+        object, or one a little behind.
+        """
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a training ended.
+
+    Attributes
+    ----------
+    status : {"converged", "max_iterations", "time_limit", "interrupted"}
+    final : State or ClassStates
+        The last iterate, its gradient recomputed from alpha alone.
+    true_gap : float or None
+        The gap under that gradient; None where there was no time for that.
+    """
+
+    status: str
+    final: Iterate
+    true_gap: float | None = None
+
+
+@dataclass
+class Training:
+    """One run, from its first or any later start to its end."""
+
+    problem: Problem | OneVsRest
+    schedule: Schedule
+    state: Iterate
+    solver: SolverConfig
+    saving: RunConfig
+    run_dir: RunDir
+    checkpoints: Checkpoints
+    display: Display
+    models: ModelFactory
+    interrupted: Callable[[], bool]
+    seconds_before: float = 0.0
+    began: float = field(default_factory=time.monotonic)
+    reweighting: Reweighting | None = None
+
+    def __post_init__(self) -> None:
+        self._reported = self._saved = time.monotonic()
+        self._saved_iteration = self.state.iteration
+        self._reported_iteration = self.state.iteration
+        self._time_to_verify = VerificationTime(self.problem, self.solver.time_limit)
+
+    def run(self) -> Outcome:
+        """Train to the end, or until something ends it before."""
+        if self.state.iteration == 0:
+            self._checkpoint()  # says whose run this is, before there is anything of it to mix up
+        while True:
+            status, final = self._loop()
+            self._report()
+            self._checkpoint()
+            in_a_hurry = status == "time_limit" and self._time_to_verify.too_long
+            if status == "interrupted" or in_a_hurry:
+                return Outcome(status, self.state)
+            verified = self.problem.verified(self.state, final)
+            if status == "converged" and verified.may_end and self._next_round(verified.final):
+                continue
+            if status != "converged" or verified.may_end:
+                return Outcome(status, verified.final, verified.gap)
+            self.state.correct(verified.final)  # and go on
+
+    def _loop(self) -> tuple[str, Iterate]:
+        if self.state.reached(self.solver.max_iterations):
+            return "max_iterations", self.state
+        snapshot_at = self._next_snapshot(self.state.iteration)
+        for now in self.schedule.run(self.state, self._next_pause):
+            if now.iteration == snapshot_at:
+                self.save_model(now, self.run_dir.snapshot_path(now.iteration))
+                snapshot_at = self._next_snapshot(now.iteration)
+            if now.reached(self.solver.max_iterations):
+                return "max_iterations", now
+            clock = time.monotonic()
+            if clock - self._reported >= REPORT_SECONDS:
+                self._report()
+            if self._checkpoint_is_due(clock):
+                self._checkpoint()
+            if self.interrupted():
+                return "interrupted", now
+            if self._time_is_up(clock, now):
+                return "time_limit", now
+        return "converged", self.state
+
+    def save_model(self, state: Iterate, path: Path, is_last: bool = False) -> None:
+        """Write the model at an iterate of this round."""
+        self.models.save(state, self.problem, path, is_last)
+
+    def _next_round(self, solved: Iterate) -> bool:
+        """Go on to the next round of a re-weighted SVM, if there is one."""
+        if self.reweighting is None or solved.round >= self.reweighting.rounds:
+            return False
+        assert isinstance(self.problem, Problem)
+        self.state = self.reweighting.next_round(self.problem, solved)
+        self.display.say(f"round {self.state.round} begins at iteration {solved.iteration:,}")
+        self._checkpoint()
+        return True
+
+    def _next_snapshot(self, iteration: int) -> int:
+        every = self.saving.snapshot_every
+        return (iteration // every + 1) * every
+
+    def _next_pause(self, iteration: int) -> int:
+        """The next iteration at which there is something to save, or the run ends."""
+        stops = [self._next_snapshot(iteration), self.solver.max_iterations]
+        if self.saving.checkpoint_every is not None:
+            stops.append(self._saved_iteration + self.saving.checkpoint_every)
+        return min((stop for stop in stops if stop > iteration), default=2**62)
+
+    @property
+    def seconds(self) -> float:
+        """Time spent on this run, by all the processes it took."""
+        return self.seconds_before + time.monotonic() - self.began
+
+    def _report(self) -> None:
+        self._reported = time.monotonic()
+        state = self.state
+        if state.iteration == self._reported_iteration:
+            return
+        self._reported_iteration = state.iteration
+        report = Report(
+            state.iteration,
+            state.passes,
+            state.gap,
+            state.objective,
+            state.n_working,
+            state.n_support,
+            round(self.seconds, 3),
+            resident_set(),
+        )
+        self.run_dir.append_metrics(
+            {"pass" if key == "passes" else key: value for key, value in asdict(report).items()}
+        )
+        self.display.report(report)
+
+    def _checkpoint_is_due(self, now: float) -> bool:
+        if self.saving.checkpoint_every is not None:
+            steps = self.state.iteration - self._saved_iteration
+            if steps >= self.saving.checkpoint_every:
+                return True
+        return now - self._saved >= self.saving.checkpoint_seconds
+
+    def _checkpoint(self) -> None:
+        self.checkpoints.save(self.state, self.seconds)
+        self._saved = time.monotonic()
+        self._saved_iteration = self.state.iteration
+
+    def _time_is_up(self, clock: float, now: Iterate) -> bool:
+        limit = self.solver.time_limit
+        if limit is None:
+            return False
+        return clock - self.began + self._time_to_verify.seconds(now) >= limit
+
+
+class VerificationTime:
+    """How long it will take to recompute the gradient at the end: a time limit must leave room.
+
+    Measured by two small products, so that the time to read the data and the time a row are told
+    apart.
+    """
+
+    def __init__(self, problem: Problem | OneVsRest, time_limit: float | None) -> None:
+        self.too_long = False
+        if time_limit is None:
+            return
+        self._half = time_limit / 2
+        rows = problem.backend.gather(np.zeros(96, np.int64))
+        seconds = []
+        for count in (6, 96):
+            begin = time.monotonic()
+            problem.backend.matvec(rows[:count], np.zeros((count, problem.n_sums)))
+            seconds.append(time.monotonic() - begin)
+        self._a_row = max(0.0, (seconds[1] - seconds[0]) / 90)
+        self._the_data = seconds[0]
+        self._counted_at, self._rows = -1, 0
+
+    def seconds(self, state: Iterate) -> float:
+        """The time to leave for the end; little where even half of the limit would not do."""
+        if state.iteration >= self._counted_at + 100:
+            self._counted_at, self._rows = state.iteration, state.n_support
+        expected = 0.1 + 1.2 * (self._the_data + self._a_row * (self._rows + 100))
+        self.too_long = expected > self._half
+        return 0.1 if self.too_long else expected

@@ -1,0 +1,88 @@
+"""Saving the models of a training, with no copy of all their support vectors in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.backends.gathered import Gathered
+from bigsvm.files.sealed import InPieces
+from bigsvm.models.model import Intercept, Model, write_model
+
+if TYPE_CHECKING:
+    from bigsvm.backends import Backend
+    from bigsvm.solvers.class_states import ClassStates
+    from bigsvm.solvers.one_vs_rest import OneVsRest
+    from bigsvm.solvers.problem import Problem
+    from bigsvm.solvers.state import State
+    from bigsvm.stores.store import Dataset
+
+_PIECE_BYTES = 2**20
+
+
+class ModelFactory:
+    """Saves the models of one training."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        backend: Backend,
+        kernel: Mapping[str, Any],
+        about: Mapping[str, Any],
+    ) -> None:
+        self._dataset = dataset
+        self._backend = backend
+        self._kernel = kernel
+        self._about = dict(about) | {
+            "source": Path(dataset.source).name,
+            "feature_names": dataset.feature_names,
+            "n_train": dataset.n,
+        }
+
+    def save(
+        self,
+        state: State | ClassStates,
+        problem: Problem | OneVsRest,
+        path: Path,
+        is_last: bool = False,
+    ) -> None:
+        """Write the model at `state`, an iterate of `problem`.
+
+        After the last one there is no pass any more that would notice rows that have changed.
+        """
+        support, coef = problem.coefficients(state)  # type: ignore[arg-type]
+        model = Model(
+            np.empty((0, self._backend.d), np.float32),
+            coef,
+            support,
+            self._kernel,
+            self._dataset.classes,
+            self._dataset.scaling,
+            self._about | {"iteration": state.iteration, "n_working": state.n_working},
+            _shift(problem.intercept * coef.sum(axis=-1)),
+        )
+        step = max(1, _PIECE_BYTES // (4 * self._backend.d))
+        rows: InPieces = Gathered(self._backend, support, step, self._dataset.chunk_rows)
+        write_model(model, _Checked(rows, self._dataset, support) if is_last else rows, path)
+
+
+class _Checked:
+    """Rows that are looked at once more before their file gets its name."""
+
+    def __init__(self, rows: InPieces, dataset: Dataset, index: np.ndarray) -> None:
+        self.shape, self.dtype = rows.shape, rows.dtype
+        self._rows, self._dataset, self._index = rows, dataset, index
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        yield from self._rows
+        self._dataset.check_again(self._index)
+
+
+def _shift(total: np.ndarray) -> Intercept:
+    """As a model holds it: a number, or one for each class where there is any."""
+    if total.ndim == 0:
+        return float(total)
+    return tuple(total.tolist()) if total.any() else 0.0

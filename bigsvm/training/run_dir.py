@@ -1,0 +1,118 @@
+"""The directory of a run: one trainer at a time, every file whole."""
+
+import fcntl
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from bigsvm.errors import UserError
+from bigsvm.files.durable import sweep, written_whole
+
+
+class RunDir:
+    """Paths and small files of a run; see the README for what each is for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.metrics = path / "metrics.jsonl"
+        self.snapshots = path / "snapshots"
+        self.checkpoints = path / "checkpoints"
+        self.model = path / "model.safetensors"
+        self.summary = path / "summary.json"
+        self.folders: tuple[Path, ...] = (self.snapshots, self.checkpoints)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory, created if need be, against other trainers.
+
+        The system drops the lock with the process, however that ends.
+        """
+        folders = (*self.folders, self.path, *self.path.parents)
+        new = [folder for folder in folders if not folder.exists()]
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDONLY)
+        except OSError as problem:
+            reason = problem.strerror
+            raise UserError(f"{self.path}: cannot be a run directory ({reason})") from problem
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"{self.path}: another trainer is at work in this run directory; wait for it, "
+                    "or use another --run-dir"
+                ) from None
+            except OSError:
+                print(
+                    f"warning: {self.path}: this file system has no locks; "
+                    "do not start a second trainer here",
+                    file=sys.stderr,
+                )
+            if not os.access(self.path, os.W_OK):
+                raise UserError(f"{self.path}: the run directory cannot be written")
+            sweep(self.path)
+            for folder in self.folders:
+                folder.mkdir(exist_ok=True)
+                sweep(folder)
+            yield
+        except UserError:
+            for folder in new:  # a mistake leaves nothing behind, not even an empty folder
+                with suppress(OSError):
+                    folder.rmdir()
+            raise
+        finally:
+            os.close(descriptor)
+
+    def begin(self, config: str, iteration: int) -> None:
+        """Get ready to go on from `iteration`: what was said of an end no longer holds."""
+        self.summary.unlink(missing_ok=True)
+        self.write_text(self.config, config)
+        self._rewind_metrics(iteration)
+
+    def clear(self) -> None:
+        """Remove what a former run left, and nothing else."""
+        # Cut off in between, a run without its snapshots must not seem one to go on from.
+        for old in self.checkpoints.glob("checkpoint-*.safetensors"):
+            old.unlink()
+        for old in self.snapshots.glob("model-*.safetensors"):
+            old.unlink()
+        for name in ("evaluation.csv", "confusion.csv", "evolution.png"):
+            (self.path / name).unlink(missing_ok=True)
+        for file in (self.metrics, self.model, self.summary):
+            file.unlink(missing_ok=True)
+
+    def snapshot_path(self, iteration: int) -> Path:
+        """Where the model of this iteration goes."""
+        return self.snapshots / f"model-{iteration:08d}.safetensors"
+
+    def write_text(self, path: Path, text: str) -> None:
+        """Replace a small file."""
+        with written_whole(path) as temporary:
+            temporary.write_text(text)
+
+    def append_metrics(self, report: dict[str, Any]) -> None:
+        """Add a line to metrics.jsonl."""
+        with self.metrics.open("a") as file:
+            file.write(json.dumps(report) + "\n")
+
+    def _rewind_metrics(self, iteration: int) -> None:
+        """Drop reports from after `iteration`: that part of the run is about to be done again."""
+        if not self.metrics.exists():
+            return
+        with (
+            self.metrics.open(errors="replace") as old,
+            written_whole(self.metrics) as temporary,
+            temporary.open("w") as new,
+        ):
+            for line in old:
+                try:
+                    if json.loads(line)["iteration"] <= iteration:
+                        new.write(line.rstrip("\n") + "\n")
+                except (ValueError, TypeError, KeyError):
+                    continue  # torn when the run was killed

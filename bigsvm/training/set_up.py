@@ -1,0 +1,210 @@
+"""From a config to a training: the data, who serves it, the problem, the schedule, the state."""
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import numba
+import numpy as np
+
+from bigsvm.backends import Backend
+from bigsvm.backends.local import LocalBackend
+from bigsvm.cluster.workers import Cluster
+from bigsvm.config import Config, SolverConfig
+from bigsvm.errors import UserError
+from bigsvm.kernels import Kernel, warm_up
+from bigsvm.preparation.data_sets import as_seen_from_anywhere, with_absolute_paths
+from bigsvm.preparation.labels import sums_of
+from bigsvm.solvers import ARITHMETIC, EXACT_UP_TO
+from bigsvm.solvers.block import HOT_ROWS, BlockSchedule
+from bigsvm.solvers.column_cache import space_for_columns
+from bigsvm.solvers.exact import ExactSchedule
+from bigsvm.solvers.in_turns import BlockInTurns, ExactInTurns
+from bigsvm.solvers.one_vs_rest import OneVsRest
+from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.reweight import Reweighting
+from bigsvm.stores.fingerprint import verified_fingerprint
+from bigsvm.stores.store import Dataset
+from bigsvm.terminal.display import Display
+from bigsvm.threads import available_threads
+from bigsvm.training.checkpoint import Checkpoints
+from bigsvm.training.interruption import Interruption
+from bigsvm.training.loop import Schedule, Training
+from bigsvm.training.memory import MemoryPlan, plan_memory
+from bigsvm.training.model_factory import ModelFactory
+from bigsvm.training.run_dir import RunDir
+from bigsvm.training.weights import Weights, bytes_a_pattern, read_weights
+
+
+def set_up(
+    config: Config,
+    run_dir: RunDir,
+    dataset: Dataset,
+    display: Display,
+    interruption: Interruption,
+    began: float,
+    fresh: bool = False,
+    cluster: Cluster | None = None,
+) -> Training:
+    """Everything a training needs, from its data to the state it starts from."""
+    config = _with_schedule(config, dataset.n)
+    model, solver, saving = config.model, config.solver, config.run
+    kernel = Kernel(model.kernel.name, model.kernel.rate, model.kernel.coef0, model.kernel.degree)
+    initial = initial_pattern(solver, dataset.n)
+    weights = read_weights(model, dataset)
+    fingerprint = verified_fingerprint(dataset)
+    reweighting = _reweighting(config, dataset)
+    identity = {
+        "data": fingerprint[:16],
+        "rows": dataset.n,
+        "features": dataset.d,
+        "initial": initial,
+        **_identity_of_model(config, kernel, weights, dataset),
+    }
+    checkpoints = Checkpoints(run_dir.checkpoints, identity, saving.keep_checkpoints)
+    saved = None if fresh else checkpoints.latest()
+    if saved and reweighting and saved.state.round > reweighting.rounds:
+        raise UserError(
+            f"{run_dir.path}: is in round {saved.state.round} already, and model.rounds = "
+            f"{reweighting.rounds}; use another --run-dir, or --fresh to begin anew"
+        )
+
+    if solver.threads is not None:
+        numba.set_num_threads(min(solver.threads, available_threads()))
+    warm_up(kernel)
+    held = saved.state.nbytes if saved else 0
+    backend, memory = _backend(config, dataset, kernel, cluster, held)
+    margin = weights.margin if saved is None or saved.state.margin is None else saved.state.margin
+    problem, schedule = _problem(config, dataset, kernel, backend, memory, weights.C, margin)
+    state = saved.state if saved else problem.start(initial, solver.hot_set)
+
+    if fresh:  # not before all that can be wrong has been seen to be right
+        run_dir.clear()
+    lasting = config.model_copy(update={"data": with_absolute_paths(config.data)})
+    run_dir.begin(lasting.to_yaml(), state.iteration)
+    if saved:
+        display.say(f"going on at iteration {state.iteration:,}, from {run_dir.checkpoints}")
+    about = {"algorithm": model.algorithm, "C": identity["C"], "fingerprint": fingerprint}
+    about |= {key: value for key, value in weights.identity.items() if value is not None}
+    return Training(
+        problem,
+        schedule,
+        state,
+        solver,
+        saving,
+        run_dir,
+        checkpoints,
+        display,
+        ModelFactory(dataset, backend, asdict(kernel), about),
+        lambda: interruption() or (cluster is not None and cluster.loss is not None),
+        saved.seconds if saved else 0.0,
+        began,
+        reweighting,
+    )
+
+
+def initial_pattern(solver: SolverConfig, n: int) -> int:
+    """The pattern that all weight lies on at first, of n."""
+    initial = solver.initial
+    if initial == "random":
+        return int(np.random.default_rng(solver.seed).integers(n))
+    if not 0 <= initial < n:
+        raise UserError(f"solver.initial = {initial}: the training set has rows 0 to {n - 1}")
+    return initial
+
+
+def _with_schedule(config: Config, n: int) -> Config:
+    """The config with the schedule that suits n patterns, where it is left to us."""
+    if config.solver.schedule != "auto":
+        return config
+    schedule = "exact" if n <= EXACT_UP_TO else "block"
+    solver = config.solver.model_copy(update={"schedule": schedule})
+    return config.model_copy(update={"solver": solver})
+
+
+def _identity_of_model(
+    config: Config, kernel: Kernel, weights: Weights, dataset: Dataset
+) -> dict[str, Any]:
+    """What of the config a run must have in common with the one it goes on from."""
+    model, solver = config.model, config.solver
+    rounds = model.algorithm == "rwsvm"
+    return {
+        "algorithm": model.algorithm,
+        "C": model.plain_C(dataset.n, dataset.d),
+        **{f"kernel.{key}": value for key, value in asdict(kernel).items()},
+        "schedule": solver.schedule,
+        "hot_set": solver.hot_set if solver.schedule == "block" else None,
+        "arithmetic": ARITHMETIC,
+        "intercept": model.intercept or None,
+        **weights.identity,
+        # What ends a round decides about the next one. More rounds may always follow.
+        "reweight": model.reweight.model_dump() if rounds else None,
+        "tolerance of a round": solver.tolerance if rounds else None,
+    }
+
+
+def _reweighting(config: Config, dataset: Dataset) -> Reweighting | None:
+    model = config.model
+    if model.algorithm != "rwsvm":
+        return None
+    if len(dataset.classes) > 2:
+        raise UserError(
+            f"model.algorithm = rwsvm: is for two classes, and {dataset.path} has "
+            f"{len(dataset.classes)}; choose another one, or set one class against the rest "
+            "(`positive` in data.train)"
+        )
+    return Reweighting(model.rounds, **model.reweight.model_dump())
+
+
+def _backend(
+    config: Config, dataset: Dataset, kernel: Kernel, cluster: Cluster | None, held: int
+) -> tuple[Backend, MemoryPlan]:
+    """Who serves the data, and the memory for it and for the solver; `held` bytes are a state."""
+    solver = config.solver
+    sums = sums_of(dataset.classes)
+    memory = plan_memory(
+        solver.memory_limit + held,
+        dataset,
+        HOT_ROWS * solver.hot_set if solver.schedule == "block" else 0,
+        bytes_a_pattern(config.model) * sums,
+        sums=sums,
+    )
+    if cluster is None:
+        at_once = memory.rows_at_once
+        return LocalBackend(dataset, kernel, memory.resident, solver.threads, at_once), memory
+    from bigsvm.backends.dask import DaskBackend
+
+    assert config.data.train is not None
+    store = as_seen_from_anywhere(config.data.train)
+    backend = DaskBackend(
+        dataset, store, kernel, cluster, solver.memory_limit, sums, memory.rows_at_once
+    )
+    # No rows are kept here.
+    return backend, replace(memory, resident=0, solver=memory.resident + memory.solver)
+
+
+def _problem(
+    config: Config,
+    dataset: Dataset,
+    kernel: Kernel,
+    backend: Backend,
+    memory: MemoryPlan,
+    C: float | np.ndarray,
+    margin: np.ndarray | None,
+) -> tuple[Problem | OneVsRest, Schedule]:
+    """The problem, of two classes or of more, and the schedule that solves it."""
+    model, solver = config.model, config.solver
+    algorithm = "mfw" if model.algorithm == "mfw" else "fw"
+    what = (C, algorithm, solver.tolerance, margin, model.intercept)
+    exact = solver.schedule == "exact"
+    space = space_for_columns(memory.solver, dataset.n) if exact else np.empty(0, np.float32)
+    sums = sums_of(dataset.classes)
+    if sums == 1:
+        problem = Problem(backend, dataset.labels(), *what)
+        if exact:
+            return problem, ExactSchedule(problem, space)
+        return problem, BlockSchedule(problem, kernel, memory.solver)
+    classes = OneVsRest(backend, dataset.labels(), sums, *what)
+    limit = solver.max_iterations  # of each class
+    if exact:
+        return classes, ExactInTurns(classes, space, limit)
+    return classes, BlockInTurns(classes, kernel, memory.solver, limit)

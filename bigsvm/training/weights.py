@@ -1,0 +1,203 @@
+"""The weights of patterns, from where the config says: margins asked of them, and their own C."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.errors import UserError
+from bigsvm.preparation.labels import Classes, Label, same, seen
+
+if TYPE_CHECKING:
+    from bigsvm.config import ModelConfig
+    from bigsvm.stores.store import Dataset
+
+FILES = (".npy", ".txt")  # any other name is that of an array in the store
+# A weight enters squared: beyond these its pattern's numbers would leave those of the others.
+_SMALLEST, _LARGEST = 1e-20, 1e20
+WEIGHTS_ARE = f"a weight is 0, or from {_SMALLEST:g} to {_LARGEST:g}"
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What `Problem` takes for them.
+
+    Attributes
+    ----------
+    C : float or (n,) float64
+        One for all, or that of each pattern.
+    margin : (n,) float64 or None
+        The weights t of a weighted SVM.
+    identity : dict
+        What a run must have in common with the one it goes on from; None where not weighted.
+    """
+
+    C: float | np.ndarray
+    margin: np.ndarray | None
+    identity: dict[str, Any]
+
+
+def read_weights(model: ModelConfig, dataset: Dataset) -> Weights:
+    """Read and check all weights that the `model` section names."""
+    margin = _read("model.weights", model.weights, dataset)
+    sample = read_sample_weight(model, dataset)
+    labels = dataset.labels()
+    plain = model.plain_C(dataset.n, dataset.d)
+    C: float | np.ndarray = plain
+    if sample is not None or model.class_weight is not None:
+        C = np.full(dataset.n, plain)
+        if sample is not None:
+            C *= sample
+        if model.class_weight is not None:
+            _, place, counts = np.unique(labels, return_inverse=True, return_counts=True)
+            C *= class_factors(model.class_weight, counts, dataset.classes)[place]
+    check_all_classes(C, margin, labels, dataset.classes)
+    identity = {
+        "weights": None if margin is None else digest_of(margin),
+        "sample_weight": None if sample is None else digest_of(sample),
+        "class_weight": model.class_weight,
+    }
+    return Weights(C, margin, identity)
+
+
+def read_sample_weight(model: ModelConfig, dataset: Dataset) -> np.ndarray | None:
+    """Read and check the factors of C that `model.sample_weight` names."""
+    return _read("model.sample_weight", model.sample_weight, dataset)
+
+
+def class_factors(
+    asked: str | Mapping[str, float], counts: np.ndarray, classes: Sequence[Label]
+) -> np.ndarray:
+    """The factor of C for each class: "balanced", or by label (1 where none is given).
+
+    Balanced is n / (classes n_class), as in scikit-learn: all classes together weigh the same.
+    """
+    if isinstance(asked, str):
+        return counts.sum() / (len(counts) * counts)
+    factors = np.ones(len(classes))
+    for label, factor in asked.items():
+        which = [same(known, label) for known in classes]
+        if not any(which):
+            raise UserError(
+                f"model.class_weight: {label!r} is no class of the training set; {seen(classes)}"
+            )
+        factors[which] = factor
+    return factors
+
+
+def bytes_a_pattern(model: ModelConfig) -> int:
+    """What weights take: margin, signs and C; between rounds the new ones beside the old."""
+    if model.algorithm == "rwsvm":
+        return 7 * 8
+    given = (model.weights, model.sample_weight, model.class_weight)
+    return 3 * 8 if any(what is not None for what in given) else 0
+
+
+def usable(values: np.ndarray) -> np.ndarray:
+    """Which of the numbers can be weights."""
+    return (values == 0) | ((values >= _SMALLEST) & (values <= _LARGEST))
+
+
+def checked(values: np.ndarray, where: str) -> np.ndarray:
+    """Weights as float64, all of them 0 or more and some above; else a UserError that says which.
+
+    Parameters
+    ----------
+    values : (n,) array of numbers
+    where : str
+        Names them in messages.
+    """
+    values = np.asarray(values, np.float64).reshape(-1)
+    fits = usable(values)
+    if not fits.all():
+        row = int(np.argmin(fits))
+        raise UserError(
+            f"{where}: the weight of row {row} (counted from 0) is {values[row]:g}; {WEIGHTS_ARE}"
+        )
+    if not values.any():
+        raise UserError(f"{where}: all weights are 0; some pattern must have one above 0")
+    return values
+
+
+def _read(key: str, name: str | None, dataset: Dataset) -> np.ndarray | None:
+    if name is None:
+        return None
+    if name.endswith(FILES):
+        where = f"{key} = {name}"
+        values = _from_file(Path(name), where)
+    else:
+        where, values = f"{dataset.path}/{name} ({key})", dataset.numbers(name)
+    if len(values) != dataset.n:
+        raise UserError(
+            f"{where}: {len(values):,} weights, and the training set has {dataset.n:,} rows; a "
+            "weight a row is needed"
+        )
+    return checked(values, where)
+
+
+def _from_file(path: Path, where: str) -> np.ndarray:
+    if not path.is_file():
+        raise UserError(
+            f"{where}: there is no such file; a name that does not end in "
+            f"{' or '.join(FILES)} is that of an array in the store"
+        )
+    return _from_npy(path) if path.suffix == ".npy" else _from_text(path, where)
+
+
+def _from_npy(path: Path) -> np.ndarray:
+    try:
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as damage:  # numpy raises errors of many kinds at headers gone wrong
+        reason = " ".join(str(damage).split())[:200]
+        raise UserError(f"{path}: not a readable NumPy array ({reason})") from damage
+    if not isinstance(values, np.ndarray):  # an npz, whatever it is called
+        values.close()
+        raise UserError(f"{path}: holds several arrays (npz); save the weights alone (numpy.save)")
+    if values.dtype.kind not in "fiub" or values.shape not in ((values.size,), (values.size, 1)):
+        raise UserError(
+            f"{path}: {values.dtype} of shape {values.shape}; weights are one number a row"
+        )
+    return np.array(values)
+
+
+def _from_text(path: Path, where: str) -> np.ndarray:
+    from bigsvm.readers import ReadOptions, open_reader
+
+    reader = open_reader(path, ReadOptions(format="csv", header=False, with_labels=False))
+    if reader.d != 1:
+        raise UserError(f"{path}: {reader.d} columns; weights are one number a line")
+    parts = []
+    for batch in reader.batches():
+        parts.append(batch.x[:, 0])
+        if not (fits := usable(parts[-1])).all():
+            row = int(np.argmin(fits))
+            raise UserError(
+                f"{where}, {batch.place(row)}: the weight is {parts[-1][row]:g}; {WEIGHTS_ARE}"
+            )
+    return np.concatenate(parts)
+
+
+def check_all_classes(
+    C: float | np.ndarray, margin: np.ndarray | None, labels: np.ndarray, classes: Classes
+) -> None:
+    """Refuse weights that leave nothing of a class; `labels` are codes in their order."""
+    if margin is None and not isinstance(C, np.ndarray):
+        return
+    takes_part = np.broadcast_to(C, labels.shape) > 0
+    if margin is not None:
+        takes_part = takes_part & (margin > 0)
+    for label, code in zip(classes, np.unique(labels), strict=True):
+        if not takes_part[labels == code].any():
+            raise UserError(
+                f"all rows of class {label!r} have the weight 0; every class needs some above"
+            )
+
+
+def digest_of(values: np.ndarray) -> str:
+    """What tells these weights from others."""
+    return hashlib.sha256(values.data).hexdigest()[:16]

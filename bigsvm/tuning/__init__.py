@@ -1,0 +1,1 @@
+"""C and sigma by cross-validation."""

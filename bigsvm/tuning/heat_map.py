@@ -1,0 +1,79 @@
+"""A picture of a tuning: the mean score over C and sigma."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bigsvm.files.durable import written_whole
+from bigsvm.tuning.table import Point
+
+# A cell further below the best than this is as dark as can be: what matters lies near the top.
+SPAN = 20.0  # percentage points
+MOST_LABELS = 25
+
+
+def draw_heat_map(path: Path, points: Sequence[Point], best: Point, metric: str) -> None:
+    """Draw the points of one algorithm; the best one is framed."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    Cs = sorted({point.C for point in points})
+    sigmas = sorted({point.sigma or 0.0 for point in points})
+    scores = np.full((len(sigmas), len(Cs)), np.nan)
+    for point in points:
+        place = sigmas.index(point.sigma or 0.0), Cs.index(point.C)
+        scores[place] = 100 * point.mean(metric)
+    rows, columns = scores.shape
+    figure = Figure(
+        figsize=(min(14.0, 2.2 + 0.58 * columns), min(10.0, max(2.2, 1.6 + 0.4 * rows))),
+        layout="constrained",
+    )
+    axes = figure.subplots()
+    top = scores.max()
+    low = max(scores.min(), top - SPAN)
+    # Cividis: its order is one of lightness too, for colour-blind readers and grey paper.
+    image = axes.imshow(
+        scores, cmap="cividis", origin="lower", aspect="auto", vmin=low, vmax=max(top, low + 1e-9)
+    )
+    if rows <= MOST_LABELS and columns <= MOST_LABELS:
+        middle = (low + top) / 2
+        for (row, column), score in np.ndenumerate(scores):
+            colour = "black" if score > middle else "white"
+            axes.text(
+                column, row, f"{score:.1f}", ha="center", va="center", fontsize=7.5, color=colour
+            )
+    corner = Cs.index(best.C) - 0.5, sigmas.index(best.sigma or 0.0) - 0.5
+    axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="#D55E00", linewidth=2.5))
+    _label(axes, "x", Cs)
+    axes.set_xlabel("C")
+    if best.sigma is None:
+        axes.set_yticks([])
+    else:
+        _label(axes, "y", sigmas)
+        axes.set_ylabel("sigma")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    name = metric.replace("_", " ")
+    at = "" if best.sigma is None else f", sigma = {best.sigma:g}"
+    folds = len(best.values["accuracy"])
+    axes.set_title(
+        f"{best.algorithm}: best {name} {100 * best.mean(metric):.2f} % (mean of {folds} folds) at "
+        f"C = {best.C:g}{at}",
+        fontsize=10,
+    )
+    figure.colorbar(
+        image,
+        label=f"{name.capitalize()} (%)",
+        extend="min" if scores.min() < low else "neither",
+    )
+    with written_whole(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=160)
+
+
+def _label(axes, axis: str, values: Sequence[float]) -> None:  # type: ignore[no-untyped-def]
+    """Name the cells of an axis, every so many of them where they are many."""
+    step = -(-len(values) // MOST_LABELS)
+    places = range(0, len(values), step)
+    labels = [f"{values[place]:g}" for place in places]
+    getattr(axes, f"set_{axis}ticks")(places, labels, fontsize=8)

@@ -1,0 +1,55 @@
+"""What a tuning has found so far, a file for each fold under each kernel."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from bigsvm.errors import UserError
+from bigsvm.files.sealed import read_sealed, write_sealed
+from bigsvm.training.checkpoint import refuse_another
+from bigsvm.tuning.cross_validation import MEASURED, Measures, Unit
+
+FORMAT = "bigsvm tuning 1"
+
+
+class Points:
+    """The finished units of one tuning.
+
+    Parameters
+    ----------
+    folder : Path
+    identity : dict
+        What the tuning is of: data, folds and grid. Units of another one are refused: a table of
+        both would be of neither.
+    """
+
+    def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
+        self._folder = folder
+        self._identity = identity
+
+    def save(self, unit: Unit, measures: Measures) -> None:
+        """Write a unit, whole or not at all."""
+        write_sealed(self._path(unit), measures, {"format": FORMAT, "identity": self._identity})
+
+    def load(self, units: list[Unit]) -> dict[Unit, Measures]:
+        """Those of the units that are there; damaged ones are named, and left to be done again."""
+        found = {}
+        for path in sorted(self._folder.glob("*.safetensors")):
+            try:
+                measures, about = read_sealed(path)
+                if about.get("format") != FORMAT or set(measures) != set(MEASURED):
+                    raise UserError(f"{path}: is {about.get('format')!r}, not {FORMAT!r}")
+            except UserError as damage:
+                print(f"warning: {damage}; it is computed again", file=sys.stderr)
+                continue
+            refuse_another(about["identity"], self._identity, self._folder.parent)
+            found[path] = measures
+        return {unit: found[path] for unit in units if (path := self._path(unit)) in found}
+
+    def clear(self) -> None:
+        """Forget all."""
+        for path in self._folder.glob("*.safetensors"):
+            path.unlink()
+
+    def _path(self, unit: Unit) -> Path:
+        return self._folder / f"kernel-{unit.kernel:03d}-fold-{unit.fold:03d}.safetensors"

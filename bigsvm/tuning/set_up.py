@@ -1,0 +1,152 @@
+"""What is settled before the first training of a tuning: patterns, folds and grid."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigsvm.config import Config
+from bigsvm.errors import UserError
+from bigsvm.kernels import Kernel
+from bigsvm.solvers import ARITHMETIC
+from bigsvm.solvers.nodes import WORTH_THREADS
+from bigsvm.stores.fingerprint import verified_fingerprint
+from bigsvm.stores.store import Dataset
+from bigsvm.training.memory import resident_set
+from bigsvm.training.set_up import initial_pattern
+from bigsvm.training.weights import check_all_classes, class_factors, digest_of, read_sample_weight
+from bigsvm.tuning.cross_validation import Grid, Split, Unit
+from bigsvm.tuning.folds import stratified_folds, stratified_sample
+from bigsvm.tuning.options import SIGMA, TuneOptions
+
+# Beside matrices and rows: what threads hold of their solutions.
+_ROOM = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """All that is settled before the first training."""
+
+    options: TuneOptions
+    grid: Grid
+    sigmas: list[float | None]
+    index: np.ndarray
+    split: Split
+    units: list[Unit]
+    identity: dict[str, Any]
+
+
+def set_up(config: Config, dataset: Dataset) -> Tuning:
+    """The patterns, their folds and the grid; what cannot work is known here."""
+    options, solver, model = config.tune, config.solver, config.model
+    assert options is not None
+    form = model.kernel
+    if model.algorithm not in ("fw", "mfw"):
+        raise UserError(
+            f"model.algorithm = {model.algorithm}: only fw and mfw can be tuned; tune with one of "
+            "them, and give the C and sigma it finds to the weighted SVM"
+        )
+    if len(dataset.classes) > 2:
+        raise UserError(
+            f"tune: is for two classes, and {dataset.path} has {len(dataset.classes)}; set one "
+            "class against the rest (`positive` in data.train, or in data.prepare)"
+        )
+    has_width = form.name in ("rbf", "laplacian")
+    if options.sigma is not None and not has_width:
+        raise UserError(f"tune.sigma: the {form.name} kernel has no sigma; leave it out")
+    sigmas: list[float | None] = [*(options.sigma or SIGMA)] if has_width else [None]
+    rates = [
+        form.rate if sigma is None else type(form)(name=form.name, sigma=sigma).rate
+        for sigma in sigmas
+    ]
+    algorithms: list[str] = [*options.algorithms] if options.algorithms else [model.algorithm]
+    matrices_that_fit(config, min(dataset.n, options.subsample or dataset.n), dataset.d)
+    sample_weight = read_sample_weight(model, dataset)
+    fingerprint = verified_fingerprint(dataset)
+    labels = dataset.labels()
+    index = np.arange(len(labels))
+    if options.subsample is not None:
+        index = stratified_sample(labels, options.subsample, options.seed)
+    y = labels[index]
+    split = _split(config, dataset, y, None if sample_weight is None else sample_weight[index])
+    grid = Grid(
+        tuple(Kernel(form.name, rate, form.coef0, form.degree) for rate in rates),
+        tuple(options.C),
+        tuple(algorithms),
+        solver.tolerance,
+        options.max_iterations,
+        dataset.d if model.C_scale == "normalized" else None,
+        model.intercept,
+    )
+    identity = {
+        "data": fingerprint[:16],
+        "rows": dataset.n,
+        "subsample": options.subsample,
+        "folds": options.folds,
+        "seed": options.seed,
+        "algorithms": list(algorithms),
+        "C": list(options.C),
+        "C_scale": model.C_scale,
+        "kernel": form.name,
+        "gamma": rates,
+        "coef0": form.coef0,
+        "degree": form.degree,
+        "tolerance": solver.tolerance,
+        "max_iterations": options.max_iterations,
+        "initial": solver.initial if solver.initial != "random" else f"random {solver.seed}",
+        "arithmetic": ARITHMETIC,
+        "intercept": model.intercept or None,
+        "sample_weight": None if sample_weight is None else digest_of(sample_weight),
+        "class_weight": model.class_weight,
+    }
+    units = [Unit(kernel, fold) for kernel in range(len(rates)) for fold in range(options.folds)]
+    return Tuning(options, grid, sigmas, index, split, units, identity)
+
+
+def _split(
+    config: Config, dataset: Dataset, y: np.ndarray, sample_weight: np.ndarray | None
+) -> Split:
+    """The folds, and of each the weights and the first pattern of trainings on all others.
+
+    All as `train` would have it of those patterns alone: "balanced" counts the classes there, and
+    where the first pattern has the weight 0 the next one above takes its place.
+    """
+    options, asked = config.tune, config.model.class_weight
+    assert options is not None
+    fold_of = stratified_folds(y, options.folds, options.seed)
+    initial, class_weight = [], []
+    for fold in range(options.folds):
+        trained_on = np.flatnonzero(fold_of != fold)
+        counts = np.unique(y[trained_on], return_counts=True)[1]
+        factors = np.ones(2) if asked is None else class_factors(asked, counts, dataset.classes)
+        weight = factors[(y[trained_on] > 0).astype(int)]
+        if sample_weight is not None:
+            weight *= sample_weight[trained_on]
+        try:
+            check_all_classes(weight, None, y[trained_on], dataset.classes)
+        except UserError as nothing_left:
+            raise UserError(f"tune, outside of fold {fold}: {nothing_left}") from nothing_left
+        first = initial_pattern(config.solver, len(trained_on))
+        taking_part = np.flatnonzero(weight)
+        first = taking_part[np.searchsorted(taking_part, first) % len(taking_part)]
+        initial.append(int(trained_on[first]))
+        class_weight.append(factors)
+    weighted = None if asked is None else tuple(class_weight)
+    return Split(y, fold_of, tuple(initial), sample_weight, weighted)
+
+
+def matrices_that_fit(config: Config, n: int, d: int) -> int:
+    """How many whole kernel matrices there is room for; none is a UserError."""
+    room = config.solver.memory_limit - resident_set() - 8 * n * d - _ROOM
+    count = room // (4 * n * n)
+    # From there on a sweep is divided among threads, and the folds would be in each other's way.
+    if count >= 1 and n < WORTH_THREADS:
+        return count
+    most = min(int((max(room, 0) / 4) ** 0.5), WORTH_THREADS - 1)
+    takes = f"the kernel matrix of {n:,} patterns takes {4 * n * n / 2**20:,.0f} MiB"
+    limit = f"solver.memory_limit = {config.solver.memory_limit / 2**20:,.0f} MiB"
+    raise UserError(
+        f"tune.subsample: {takes}; {limit} leaves room for {most:,} patterns: take no more, or "
+        f"raise solver.memory_limit (beyond {WORTH_THREADS - 1:,} patterns tuning needs a "
+        "subsample in any case)"
+    )

@@ -1,0 +1,149 @@
+"""The table of a tuning: a row for each algorithm, sigma and C, over all folds."""
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bigsvm.files.durable import written_whole
+from bigsvm.solvers.whole_matrix import CONVERGED
+from bigsvm.tuning.cross_validation import Grid, Measures, Split, Unit
+
+QUANTITIES = ("accuracy", "balanced_accuracy", "support", "working", "iterations")
+_STATISTICS: dict[str, Callable[[np.ndarray], float]] = {
+    "mean": np.mean,
+    "std": np.std,
+    "min": np.min,
+    "max": np.max,
+}
+COLUMNS = (
+    "algorithm", "sigma", "C",
+    *(f"{quantity}_{statistic}" for quantity in QUANTITIES for statistic in _STATISTICS),
+    "converged", "folds",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Point:
+    """One algorithm with one C and sigma.
+
+    Attributes
+    ----------
+    algorithm : str
+    sigma : float or None
+        None for a kernel that has no width to tune.
+    C : float
+    values : dict
+        For each of QUANTITIES one number a fold; `converged` in how many folds the gap was closed.
+    """
+
+    algorithm: str
+    sigma: float | None
+    C: float
+    values: Mapping[str, np.ndarray]
+    converged: int
+
+    def mean(self, quantity: str) -> float:
+        """Over the folds."""
+        return float(np.mean(self.values[quantity]))
+
+    @property
+    def row(self) -> dict[str, object]:
+        """One line of tune.csv; std is that of the folds themselves (divided by their number)."""
+        folds = len(self.values["accuracy"])
+        return {
+            "algorithm": self.algorithm,
+            "sigma": "" if self.sigma is None else self.sigma,
+            "C": self.C,
+            **{
+                f"{quantity}_{statistic}": float(function(self.values[quantity]))
+                for quantity in QUANTITIES
+                for statistic, function in _STATISTICS.items()
+            },
+            "converged": self.converged,
+            "folds": folds,
+        }
+
+
+def points_of(
+    found: Mapping[Unit, Measures], split: Split, grid: Grid, sigmas: Sequence[float | None]
+) -> list[Point]:
+    """The table, in the order of the grid."""
+    folds = range(len(split.initial))
+    sizes = {
+        sign: np.array([np.sum((split.fold_of == fold) & (split.y == sign)) for fold in folds])
+        for sign in (-1, 1)
+    }
+    points = []
+    for a, algorithm in enumerate(grid.algorithms):
+        for k, sigma in enumerate(sigmas):
+            units = [found[Unit(k, fold)] for fold in folds]
+            for c, C in enumerate(grid.C):
+                of_point = {
+                    name: np.array([unit[name][a, c] for unit in units]) for name in units[0]
+                }
+                negative, positive = of_point["right_negative"], of_point["right_positive"]
+                values = {
+                    "accuracy": (negative + positive) / (sizes[-1] + sizes[1]),
+                    "balanced_accuracy": (negative / sizes[-1] + positive / sizes[1]) / 2,
+                    **{name: of_point[name] for name in QUANTITIES[2:]},
+                }
+                converged = int(np.sum(of_point["status"] == CONVERGED))
+                points.append(Point(algorithm, sigma, C, values, converged))
+    return points
+
+
+def ranked(points: Sequence[Point], metric: str) -> list[Point]:
+    """The best first.
+
+    Among equals the one with fewer support vectors, which is faster to use; then the smoother one,
+    with the smaller C and the larger sigma.
+    """
+    return sorted(
+        points,
+        key=lambda point: (
+            -round(point.mean(metric), 12),  # sums of the same fractions in another order
+            point.mean("support"),
+            point.C,
+            -(point.sigma or 0.0),
+        ),
+    )
+
+
+def write_table(path: Path, points: Sequence[Point]) -> None:
+    """Write tune.csv."""
+    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(point.row for point in points)
+
+
+HEADING = (
+    f"{'C':>10}{'sigma':>10}{'accuracy':>11}{'+-':>8}{'balanced':>11}"
+    f"{'support':>10}{'working':>10}{'iterations':>12}  converged"
+)
+
+
+def line(point: Point) -> str:
+    """For people: one point, aligned under HEADING."""
+    spread = 100 * float(np.std(point.values["accuracy"]))
+    return (
+        f"{point.C:>10g}{'-' if point.sigma is None else f'{point.sigma:g}':>10}"
+        f"{100 * point.mean('accuracy'):>9.2f} %{spread:>8.2f}"
+        f"{100 * point.mean('balanced_accuracy'):>9.2f} %"
+        f"{point.mean('support'):>10,.1f}{point.mean('working'):>10,.1f}"
+        f"{point.mean('iterations'):>12,.0f}  "
+        f"{point.converged} of {len(point.values['accuracy'])}"
+    )
+
+
+def edges_reached(best: Point, C: Sequence[float], sigmas: Sequence[float | None]) -> list[str]:
+    """The keys of which the best value is the first or last one tried: better may lie beyond."""
+    at_edge = []
+    widths = [sigma for sigma in sigmas if sigma is not None]
+    for key, value, tried in (("C", best.C, list(C)), ("sigma", best.sigma, widths)):
+        if len(tried) > 1 and value in (min(tried), max(tried)):
+            at_edge.append(key)
+    return at_edge
