@@ -19,8 +19,8 @@ from trainings import REPOSITORY, Train, final, one_line, summary
 from bigsvm.backends import worker
 from bigsvm.backends.dask import DaskBackend
 from bigsvm.backends.local import LocalBackend
+from bigsvm.cluster import start as cluster_start
 from bigsvm.cluster.start import connected
-from bigsvm.cluster.workers import start as cluster_start
 from bigsvm.config import ClusterConfig
 from bigsvm.errors import UserError
 from bigsvm.kernels import Kernel

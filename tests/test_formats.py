@@ -21,8 +21,8 @@ from bigsvm.errors import UserError
 from bigsvm.files.sealed import read_sealed, write_sealed
 from bigsvm.models import model
 from bigsvm.solvers.state import State
+from bigsvm.training import checkpoint
 from bigsvm.training.checkpoint import Checkpoints
-from bigsvm.training.loop import checkpoint
 
 FORMATS = Path(__file__).parent / "formats"
 WRITTEN = {

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
+from bigsvm.cluster import heartbeats
+from bigsvm.cluster import start as cluster_start
 from bigsvm.cluster.heartbeats import Heartbeats
-from bigsvm.cluster.workers import heartbeats
-from bigsvm.cluster.workers import start as cluster_start
 from bigsvm.config import ClusterConfig
 
 

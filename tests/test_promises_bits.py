@@ -55,7 +55,7 @@ INSTRUMENTED = """
 import sys
 import numba
 from bigsvm import cli, train
-from bigsvm.training.loop import memory
+from bigsvm.training import memory
 from bigsvm.solvers import column_cache, exact
 
 exact._WORTH_THREADS = 0  # use them for few patterns too

@@ -18,7 +18,7 @@ from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import open_dataset
-from bigsvm.training.loop import model_factory
+from bigsvm.training import model_factory
 from bigsvm.training.model_factory import ModelFactory
 
 KERNEL = Kernel("rbf", 0.5)

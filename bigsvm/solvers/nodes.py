@@ -46,6 +46,29 @@ def find_nodes(gradient, role):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def gap_and_joining(gradient, role):  # type: ignore[no-untyped-def]
+    """The gap between the nodes of the next step, and whether an idle pattern waits to join.
+
+    One that does counts as if it had. NaN where a derivative is one. Compiled, because each mask of
+    a numpy expression is as long as the data.
+    """
+    lowest, highest, someone_joins = np.inf, -np.inf, False
+    for i in range(len(gradient)):
+        if role[i] < IDLE:
+            continue
+        g = gradient[i]
+        if np.isnan(g):
+            return np.nan, someone_joins
+        joins = role[i] == IDLE and g < 0
+        someone_joins |= joins
+        if joins or role[i] > IDLE:
+            lowest = min(lowest, g)
+        if role[i] == SUPPORT:
+            highest = max(highest, g)
+    return highest - lowest, someone_joins
+
+
+@njit(cache=True, nogil=True)
 def update_gradient(  # type: ignore[no-untyped-def]
     gradient, role, signs, C, intercept, k_s, k_v, s, v, step
 ):

@@ -10,6 +10,7 @@ from bigsvm.backends import Backend
 from bigsvm.backends.gathered import Gathered
 from bigsvm.errors import UserError
 from bigsvm.files.sealed import InPieces
+from bigsvm.solvers.nodes import gap_and_joining
 from bigsvm.solvers.state import IDLE, SUPPORT, WORKING, State
 
 # Rows summed up before what they give is added to the rest, whatever the memory limit: the order of
@@ -174,12 +175,7 @@ class Problem:
 
     def stop_test(self, state: State, gradient: np.ndarray) -> tuple[float, bool]:
         """The gap at `state`'s point under `gradient`, and whether the run may end there."""
-        below_zero = gradient < 0
-        in_play = (state.role != IDLE) | below_zero  # an idle pattern below zero would join
-        lowest = np.min(gradient, where=in_play, initial=np.inf)
-        highest = np.max(gradient, where=state.role == SUPPORT, initial=-np.inf)
-        someone_joins = bool(((state.role == IDLE) & below_zero).any())
-        gap = float(highest - lowest)
+        gap, someone_joins = gap_and_joining(gradient, state.role)
         return gap, gap <= self.tolerance and not someone_joins
 
     def verified(self, state: State, final: State) -> Verified:

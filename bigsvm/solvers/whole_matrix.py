@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from bigsvm.kernels import Kernel, block_of, columns
-from bigsvm.solvers.nodes import find_nodes
+from bigsvm.solvers.nodes import find_nodes, gap_and_joining
 from bigsvm.solvers.state import IDLE, SUPPORT, WORKING
 from bigsvm.solvers.steps import CLOSED, NOBODY, PAUSED, steps
 
@@ -219,29 +219,14 @@ def _solve(  # type: ignore[no-untyped-def]
             gradient[i] = y[i] * decided[i]
             if alpha[i] != 0:  # a C of 0 is that of a pattern which takes no part
                 gradient[i] += alpha[i] / C[i]
-        gap, closed = _stop_test(gradient, role, tolerance)
-        if why == CLOSED and closed:
+        gap, someone_joins = gap_and_joining(gradient, role)
+        if why == CLOSED and gap <= tolerance and not someone_joins:
             return CONVERGED, iteration, gap
         if why == PAUSED:
             return MAX_ITERATIONS, iteration, gap
-        if why != CLOSED:
+        if why != CLOSED or not np.isfinite(gap):
             return OVERFLOWED, iteration, gap
         # The running gradient had drifted: go on.
-
-
-@njit(cache=True, nogil=True)
-def _stop_test(gradient, role, tolerance):  # type: ignore[no-untyped-def]
-    """`Problem.stop_test`, past the patterns held out."""
-    lowest, highest, someone_joins = np.inf, -np.inf, False
-    for i in range(len(gradient)):
-        if role[i] == IDLE and gradient[i] < 0:
-            someone_joins = True
-        if role[i] > IDLE or (role[i] == IDLE and gradient[i] < 0):
-            lowest = min(lowest, gradient[i])
-        if role[i] == SUPPORT:
-            highest = max(highest, gradient[i])
-    gap = highest - lowest
-    return gap, gap <= tolerance and not someone_joins
 
 
 @njit(cache=True, nogil=True)
