@@ -24,7 +24,7 @@ from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule, overflowed
 from bigsvm.solvers.hot_set import Excursion, HotSet, Wanted
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.state import IDLE, SUPPORT, State
+from bigsvm.solvers.state import IDLE, SUPPORT, State, pieces
 
 # A hot set has at most so many patterns for each that its width names.
 HOT_ROWS = 6
@@ -48,7 +48,6 @@ _LONGEST = 2
 # After so many passes without a new lowest gap the hot set is too narrow: it is widened.
 _PATIENCE = 3
 _WIDEST = 8192
-_PIECE = 2**20
 
 
 class _Space:
@@ -299,14 +298,13 @@ def lowest(
     """The indices of the `count` lowest eligible values, in order of index (sign -1: highest).
 
     Among equals the lower index goes first. Only the value at the border is taken from numpy's
-    partition, whose order of equals differs between machines. A piece at a time: a copy of all
-    values would be as large as all else a run holds.
+    partition, whose order of equals differs between machines.
     """
     kept = np.empty(0, np.int64)
     if count <= 0:
         return kept
-    for start in range(0, len(values), _PIECE):
-        here = start + np.flatnonzero(eligible[start : start + _PIECE])
+    for piece in pieces(len(values)):
+        here = piece.start + np.flatnonzero(eligible[piece])
         index = np.concatenate([kept, here])
         if len(index) > count:
             candidates = sign * values[index]

@@ -11,7 +11,7 @@ from bigsvm.backends.gathered import Gathered
 from bigsvm.errors import UserError
 from bigsvm.files.sealed import InPieces
 from bigsvm.solvers.nodes import gap_and_joining
-from bigsvm.solvers.state import IDLE, SUPPORT, WORKING, State
+from bigsvm.solvers.state import IDLE, SUPPORT, WORKING, State, pieces
 
 # Rows summed up before what they give is added to the rest, whatever the memory limit: the order of
 # a sum is part of its bits. How many of them are gathered at once is up to the memory.
@@ -206,9 +206,8 @@ class Problem:
 
 
 def largest_difference(a: np.ndarray, b: np.ndarray) -> float:
-    """A piece at a time: all differences would be as large as all else a run holds."""
-    pieces = [slice(start, start + 2**20) for start in range(0, len(a), 2**20)]
-    return float(np.max([np.abs(a[piece] - b[piece]).max() for piece in pieces]))
+    """The largest |a_i - b_i|."""
+    return float(np.max([np.abs(a[piece] - b[piece]).max() for piece in pieces(len(a))]))
 
 
 def column_of(index: int, backend: Backend) -> np.ndarray:

@@ -1,10 +1,20 @@
 """All that a training run is: one coefficient, one derivative and one role for each pattern."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 IDLE, WORKING, SUPPORT = 0, 1, 2  # outside the working set; inside it; inside with alpha > 0
+
+
+def pieces(n: int) -> Iterator[slice]:
+    """All of n patterns, a million at a time.
+
+    What is computed of all of them at once, if only in passing, is as large as what a run holds.
+    """
+    for start in range(0, n, 2**20):
+        yield slice(start, min(start + 2**20, n))
 
 
 @dataclass

@@ -15,6 +15,8 @@ from bigsvm.stores.store import Dataset
 
 # The interpreter and its libraries take some 20 MiB more or less from one start to the next.
 _MARGIN = 1.1
+# What comes later: the libraries that save and score models, compiled code, the stacks of threads.
+_LATER = 12 * 2**20
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def plan_memory(
     # that is recomputed), counts as state: ten million patterns are to fit into a laptop's 512 MiB.
     product = (8 * sums + weights) * dataset.n
     coefficients = 8 * sums * min(ROWS, dataset.n)
-    held = _settled_resident_set() if held is None else held
+    held = _settled_resident_set() + _LATER if held is None else held
     available = limit - held - on_the_way - product - coefficients
     # A gathered row is there twice where it is sent to a worker or laid out in a panel. Of fewer
     # than a chunk of them at once, a sum would take more passes than there are chunks.

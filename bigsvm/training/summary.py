@@ -9,7 +9,7 @@ from bigsvm.preparation.labels import Classes
 from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.state import IDLE, State
+from bigsvm.solvers.state import IDLE, State, pieces
 from bigsvm.terminal.display import Display
 from bigsvm.training.loop import Outcome, Training
 from bigsvm.training.memory import peak_resident_set
@@ -87,7 +87,9 @@ def warn_of_useless_kernel(
     backend = problem.backend
     unseen = np.ones(backend.n, bool)
     for state, of_class in zip(states, problems, strict=True):
-        unseen &= (state.role == IDLE) & (np.abs(state.gradient) < 1e-30) & (of_class.signs != 0)
+        for some in pieces(backend.n):
+            outside = (state.role[some] == IDLE) & (of_class.signs[some] != 0)
+            unseen[some] &= outside & (np.abs(state.gradient[some]) < 1e-30)
     if np.count_nonzero(unseen) <= backend.n // 100:
         return
     support = backend.gather(np.flatnonzero(states[0].alpha)[:1])
