@@ -39,8 +39,22 @@ def run(command: Callable[[Sequence[str] | None], int], argv: Sequence[str] | No
     """Call `command`; turn a user's mistake into one line on stderr and exit code 2."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be no text
+    have_threads_wait_quietly()
     with going_on_unheard():
         return _ended_in_order(command, argv)
+
+
+def have_threads_wait_quietly() -> None:
+    """Settings for libraries that are not loaded yet; whoever has set them knows better.
+
+    Left to themselves, threads that wait for work spin: those of OpenMP for milliseconds, those of
+    numpy's BLAS, which no command needs, for a tenth of a second. Where somebody else is on the
+    same cores, that is the time in which the work they wait for would have been done: beside two
+    busy processes a block training took half as long again on two cores.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # some 0.1 ms
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _ended_in_order(

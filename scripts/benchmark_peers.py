@@ -108,10 +108,11 @@ def train_bigsvm(work: dict[str, Any], C: float, sigma: float, run: Path) -> flo
     Reading, checkpoints and saving are in them; importing and loading compiled code is not, as for
     the peers.
     """
-    from bigsvm import train
+    from bigsvm import cli, train
     from bigsvm.kernels import Kernel, warm_up
 
-    for module in ("config_file", "scoring", "set_up", "summary"):
+    cli.have_threads_wait_quietly()
+    for module in ("config_file", "models.scoring", "training.set_up", "training.summary"):
         importlib.import_module(f"bigsvm.{module}")
     warm_up(Kernel("rbf"))
     changed = [f"--set=model.C={C}", f"--set=model.kernel.sigma={sigma}"]

@@ -28,8 +28,9 @@ import numpy as np
 
 KERNELS = ("rbf", "laplacian", "linear", "poly")
 MODULES = ["h5py", "zarr", "distributed", "bigsvm.backends.dask", "bigsvm.backends.local"]
-MODULES += [f"bigsvm.{name}" for name in ("cluster", "config", "data_sets", "display", "progress")]
-MODULES += [f"bigsvm.{name}" for name in ("scoring", "solvers.in_turns", "training", "weights")]
+MODULES += ["bigsvm.cluster.start", "bigsvm.config", "bigsvm.models.scoring"]
+MODULES += ["bigsvm.preparation.data_sets", "bigsvm.solvers.in_turns", "bigsvm.training.set_up"]
+MODULES += ["bigsvm.terminal.display", "bigsvm.terminal.progress"]
 PR_SET_CHILD_SUBREAPER = 36
 
 

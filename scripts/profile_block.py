@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from bigsvm import kernels, train
+from bigsvm import cli, kernels, train
 from bigsvm.backends import local
 from bigsvm.solvers import block, exact
 from bigsvm.solvers.column_cache import ColumnCache
@@ -70,6 +70,7 @@ def main() -> int:
     parser.add_argument("config")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="values")
     options = parser.parse_args()
+    cli.have_threads_wait_quietly()  # as the command does
     values: Counter[str] = Counter()
 
     def counted(function: Callable[..., Any], part: str) -> Callable[..., Any]:
