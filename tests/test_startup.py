@@ -1,5 +1,6 @@
 """Commands start quickly: nothing heavy is imported for --help, nothing is compiled twice."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 from trainings import command, environment
 
-from bigsvm.cli import COMMANDS
+from bigsvm.cli import COMMANDS, run
 
 HEAVY = ("numba", "zarr", "h5py", "pyarrow", "matplotlib", "sklearn", "dask", "scipy", "rich")
 HEAVY += ("onnx",)
@@ -47,6 +48,28 @@ def test_the_second_start_compiles_nothing(config: Path, tmp_path: Path) -> None
     assert "data saved to" in said["first"]
     for name in ("second", "other"):
         assert "data loaded from" in said[name] and "data saved to" not in said[name]
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, ("3000", "1", None)),
+        ({"OMP_WAIT_POLICY": "active"}, (None, "1", "active")),
+        ({"GOMP_SPINCOUNT": "7", "OPENBLAS_NUM_THREADS": "2"}, ("7", "2", None)),
+    ],
+)
+def test_threads_wait_quietly_unless_told_otherwise(
+    given: dict[str, str], found: tuple[str | None, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("GOMP_SPINCOUNT", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY")
+    for name in names:
+        monkeypatch.setenv(name, "set by the test, to be undone")
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    seen = []
+    run(lambda argv: seen.append(tuple(map(os.environ.get, names))) or 0)
+    assert seen == [found]
 
 
 BUSY = """

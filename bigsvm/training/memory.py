@@ -102,4 +102,6 @@ def plan_memory(
             + ("a hot set)" if hot else "two kernel columns)")
         )
     resident = min(whole, available // 2, available - least)
+    if resident == whole:  # then chunks are on their way only ahead of the solver, and to a model
+        available += (1 + 2 * dataset.readers) * chunk
     return MemoryPlan(resident, available - resident, at_once)
