@@ -3,7 +3,7 @@
 import os
 
 # Tests run beside each other: threads that wait for work must leave the cores to those who have
-# some. Set before anything loads the libraries that read this; it halves the suite's time.
+# some. Set before anything loads the libraries that read this.
 os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
 
 import shutil

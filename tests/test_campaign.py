@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainings import REPOSITORY
 
-RUNS = 9
+RUNS = 7
 
 
 def test_attacks_are_survived(tmp_path: Path) -> None:
