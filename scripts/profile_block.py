@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bigsvm import cli, kernels, train
-from bigsvm.backends import local
+from bigsvm.backends import local, sums
 from bigsvm.solvers import block, exact
 from bigsvm.solvers.column_cache import ColumnCache
 from bigsvm.training.checkpoint import Checkpoints
@@ -81,11 +81,7 @@ def main() -> int:
         return wrapper
 
     kernels.columns = counted(kernels.columns, "hot columns")
-    products = counted(kernels.products, "passes")
-    kernels.products = products
-    from bigsvm.backends import sums
-
-    sums.products = products
+    sums.products = counted(sums.products, "passes")
     clock = Clock()
     for owner, name, part in PARTS:
         setattr(owner, name, clock.timed(getattr(owner, name), part))

@@ -1,8 +1,12 @@
-"""The lines that tell how far a training has come."""
+"""The lines that tell how far a training, or other long work, has come."""
 
 import math
+from types import SimpleNamespace
+
+import pytest
 
 from bigsvm.terminal.display import Report, TimeLeft, as_line
+from bigsvm.terminal.progress import shown_progress
 
 REPORT = Report(440, 0, 2e-3, 0.1, 60, 50, 9.2, 0)
 
@@ -11,3 +15,20 @@ def test_a_line_leaves_out_what_is_not_known_yet() -> None:
     first = as_line(REPORT, TimeLeft(1e-5, 1000, None).rate, math.inf)
     assert first.endswith("working      60  9 s gone")
     assert as_line(REPORT, 100.0, 70.0).endswith("100 it/s  9 s gone, about 70 s left")
+
+
+def test_progress_tells_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr("bigsvm.terminal.progress.SECONDS_BETWEEN_LINES", 0.0)
+    clock = iter([0.0, 10.0, 70.0])
+    monkeypatch.setattr(
+        "bigsvm.terminal.progress.time", SimpleNamespace(monotonic=lambda: next(clock))
+    )
+    with shown_progress() as progress:
+        progress("folds", 4, 100)
+        progress("folds", 24, 100)
+    assert capsys.readouterr().err.splitlines() == [
+        "folds: 4 of 100",
+        "folds: 24 of 100, about 4 min left",
+    ]

@@ -5,56 +5,34 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import yaml
 from trainings import HANGS, environment, wait_until
+from tunings import CS, SIGMAS, command, config_for, made_store, tune
 
 from bigsvm import cli
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.kernels import Kernel
-from bigsvm.preparation.options import PrepareOptions
-from bigsvm.prepare import prepare
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.stores.store import open_dataset
-from bigsvm.terminal.progress import shown_progress
 from bigsvm.tune import main
 from bigsvm.tuning.folds import stratified_folds, stratified_sample
-from bigsvm.tuning.table import Point, edges_reached, ranked
 
-SIGMAS, CS = [0.5, 2.0], [0.1, 1.0, 1000.0]
 Rows = dict[tuple[str, str, float], dict[str, str]]
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("stores") / "data.zarr"
-    options = PrepareOptions(rows=301, features=4, noise=0.3, scaling="standard", seed=3)
-    prepare("synthetic", path, options)
-    return path
+    return made_store(tmp_path_factory.mktemp("stores"))
 
 
 @pytest.fixture(scope="module")
 def config(store: Path) -> Path:
-    path = store.parent / "my.yaml"
-    values = {
-        "data": {"train": str(store)},
-        "model": {"kernel": {"name": "rbf", "gamma": 1.0}},
-        "solver": {"initial": 2},
-        "tune": {"C": CS, "sigma": SIGMAS, "algorithms": ["fw", "mfw"], "folds": 3, "seed": 5},
-    }
-    path.write_text(yaml.safe_dump(values))
-    return path
-
-
-def command(config: Path, run_dir: Path, *arguments: str) -> list[str]:
-    """Arguments of the command; those with an = in them are for --set."""
-    sets = [part for text in arguments if "=" in text for part in ("--set", text)]
-    return [str(config), "--run-dir", str(run_dir), *sets, *(a for a in arguments if "=" not in a)]
+    return config_for(store)
 
 
 def start(config: Path, run_dir: Path, *arguments: str) -> "subprocess.Popen[str]":
@@ -63,10 +41,6 @@ def start(config: Path, run_dir: Path, *arguments: str) -> "subprocess.Popen[str
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(2),
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
-
-
-def tune(config: Path, run_dir: Path, *arguments: str) -> None:
-    assert cli.run(main, command(config, run_dir, *arguments)) == 0
 
 
 def found(run_dir: Path) -> dict[str, bytes]:
@@ -177,38 +151,6 @@ def test_the_best_config_has_the_weights_it_was_found_with(
         config, tmp_path / "run", *WEIGHTED["all"], "tune.C=[1]", "tune.algorithms=[fw]"
     )
     assert cli.run(main, again) == 2  # another tuning
-
-
-def test_a_fold_that_holds_all_the_weight_of_a_class_is_refused(
-    config: Path, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    with open_dataset(store) as data:
-        y = data.labels()
-    weight = np.where(y > 0, 0.0, 1.0)
-    weight[np.flatnonzero(y > 0)[0]] = 1.0
-    np.save(tmp_path / "w.npy", weight)
-    setting = f"model.sample_weight={tmp_path / 'w.npy'}"
-    assert cli.run(main, command(config, tmp_path / "run", setting)) == 2
-    said = capsys.readouterr().err
-    assert "outside of fold" in said and "have the weight 0" in said and said.count("\n") == 1
-
-
-def test_more_than_two_classes_are_refused_by_name(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    import h5py
-
-    path = tmp_path / "three.h5"
-    with h5py.File(path, "w") as file:
-        file["X"] = np.random.default_rng(0).normal(size=(60, 3))
-        file["y"] = np.arange(60) % 3
-    assert cli.run(main, command(config, tmp_path / "run", f"data.train={path}")) == 2
-    said = capsys.readouterr().err
-    assert "is for two classes" in said and "has 3" in said and said.count("\n") == 1
-    assert not (tmp_path / "run").exists()
-    assert "`positive` in data.train" in said
-    against_the_rest = f"data.train={{path: {path}, positive: 2}}"
-    tune(config, tmp_path / "run", against_the_rest, "tune.C=[1]")
 
 
 def test_an_independent_solver_finds_the_same_accuracies(
@@ -356,105 +298,8 @@ def test_a_subsample_is_all_that_is_looked_at(
     assert np.bincount(fold_of).tolist() == [34, 33, 33]
 
 
-@pytest.mark.parametrize("positive", [0.05, 0.5, 0.9])
-def test_folds_and_samples_keep_the_proportions(positive: float) -> None:
-    y = np.where(np.random.default_rng(1).random(1003) < positive, 1, -1).astype(np.int8)
-    fold_of = stratified_folds(y, 10, 0)
-    for sign in (-1, 1):
-        counts = np.bincount(fold_of[y == sign], minlength=10)
-        assert counts.max() - counts.min() <= 1
-    counts = np.bincount(fold_of)
-    assert counts.max() - counts.min() <= 1
-    assert not np.array_equal(fold_of, stratified_folds(y, 10, 1))
-    index = stratified_sample(y, 200, 0)
-    assert len(set(index)) == 200 and (np.diff(index) > 0).all()
-    assert abs(np.mean(y[index] > 0) - np.mean(y > 0)) <= 0.5 / 200 + 1e-12
-    assert not np.array_equal(index, stratified_sample(y, 200, 1))
-    assert len(stratified_sample(y, 5000, 0)) == 1003
-    few = stratified_sample(np.array([-1] * 1000 + [1] * 3), 10, 0)
-    assert (few >= 1000).sum() == 2
-
-
-def point(C: float, accuracy: float, support: int, sigma: float | None = 1.0) -> Point:
-    values = {"accuracy": np.array([accuracy]), "support": np.array([support])}
-    return Point("fw", sigma, C, values, 1)
-
-
-def test_among_equals_the_sparser_is_best() -> None:
-    points = [point(1, 0.9, 5), point(2, 0.8, 1), point(4, 0.9, 3), point(3, 0.9, 3, 2.0)]
-    assert [p.C for p in ranked(points, "accuracy")] == [3, 4, 1, 2]
-    assert edges_reached(points[0], [1, 2, 3, 4], [0.5, 1.0, 2.0]) == ["C"]
-    assert edges_reached(points[3], [1, 2, 3, 4], [0.5, 1.0, 2.0]) == ["sigma"]
-    assert edges_reached(point(1, 1, 1, None), [1], [None]) == []
-
-
 def test_the_linear_kernel_has_no_sigma(config: Path, tmp_path: Path) -> None:
     linear = ("model.kernel={name: linear}", "tune.sigma=null", "tune.algorithms=null")
     tune(config, tmp_path, *linear)
     assert {key[:2] for key in table(tmp_path)} == {("mfw", "")}
     assert yaml.safe_load((tmp_path / "best.yaml").read_text())["model"]["kernel"]["sigma"] is None
-
-
-def test_numbers_out_of_range_are_a_mistake(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    import h5py
-
-    with h5py.File(tmp_path / "far.h5", "w") as file:
-        file["X"] = np.random.default_rng(0).normal(size=(40, 3)) * 1e30
-        file["y"] = np.arange(40) % 2
-    settings = (f"data.train={tmp_path / 'far.h5'}", "model.kernel={name: linear}")
-    assert cli.run(main, command(config, tmp_path / "run", *settings, "tune.sigma=null")) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "no step can be taken at C = 0.1" in said and "data.prepare.scaling" in said
-
-
-BAD: dict[str, tuple[str, ...]] = {
-    "tune.fold=3": ("unknown key 'tune.fold'", "did you mean 'folds'"),
-    "tune.C=[]": ("--set tune.C", "at least 1"),
-    "tune.C=[1, -2]": ("--set tune.C", "tune.C = -2", "greater than 0"),
-    "tune.C=[1, 1.0]": ("tune.C", "1.0 is given twice"),
-    "tune.C=[1, true]": ("tune.C", "true and false"),
-    "tune.C={from: 1, till: 2}": ("tune.C", "{from: 1e-5, to: 1e5, count: 11}"),
-    "tune.C={from: 0, to: 2, count: 3}": ("tune.C", "above 0"),
-    "tune.algorithms=[svm]": ("tune.algorithms", "'fw' or 'mfw'"),
-    "tune.folds=1": ("tune.folds = 1",),
-    "tune.folds=200": ("tune.folds = 200", "the smaller class has", "at most"),
-    "tune.subsample=3": ("tune.subsample = 3",),
-    "tune.metric=f1": ("tune.metric",),
-    "solver.memory_limit=1MiB": ("tune.subsample", "raise solver.memory_limit"),
-    "solver.initial=250": ("solver.initial = 250",),
-    "model.kernel={name: linear}": ("tune.sigma", "has no sigma"),
-    "model.algorithm=rwsvm": ("model.algorithm = rwsvm", "only fw and mfw"),
-    "model={algorithm: wsvm, weights: w.npy, kernel: {sigma: 1}}": ("model.algorithm = wsvm",),
-    "model.class_weight={'7': 2}": ("model.class_weight: '7' is no class",),
-}
-
-
-@pytest.mark.parametrize("setting", BAD)
-def test_a_mistake_is_one_line_and_leaves_nothing(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture, setting: str
-) -> None:
-    assert cli.run(main, command(config, tmp_path / "new" / "run", setting)) == 2
-    lines = [line for line in capsys.readouterr().err.splitlines() if "trainings of" not in line]
-    assert len(lines) == 1, lines
-    for word in ("error: ", *BAD[setting]):
-        assert word in lines[0]
-    assert not (tmp_path / "new").exists()
-
-
-def test_progress_tells_the_time_left(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    monkeypatch.setattr("bigsvm.terminal.progress.SECONDS_BETWEEN_LINES", 0.0)
-    clock = iter([0.0, 10.0, 70.0])
-    monkeypatch.setattr(
-        "bigsvm.terminal.progress.time", SimpleNamespace(monotonic=lambda: next(clock))
-    )
-    with shown_progress() as progress:
-        progress("folds", 4, 100)
-        progress("folds", 24, 100)
-    assert capsys.readouterr().err.splitlines() == [
-        "folds: 4 of 100",
-        "folds: 24 of 100, about 4 min left",
-    ]

@@ -38,9 +38,12 @@ _RBF, _LAPLACIAN, _LINEAR, _POLY = range(4)
 
 # Rows swept over the data at once: their packs stay in the second-level cache.
 _PACKED_BYTES = 256 * 1024
-# Panels worked on in a row by one thread; those that one pack meets so stay in that cache too.
+# Panels that one thread works on in a row: for products so many; for columns as many as stay in
+# that cache while pack after pack meets them, but an eighth of a thread's share at most, or the
+# last to be taken would keep the others waiting.
 _RUN = 64
 _RUN_BYTES = 256 * 1024
+_RUNS_A_THREAD = 8
 
 
 @dataclass(frozen=True)
@@ -222,7 +225,7 @@ def _columns(  # type: ignore[no-untyped-def]
     # A pack meets a whole run of panels before the next one, so that each column is written in
     # long stretches: 256 columns touched 64 bytes at a time would cost more than the kernel.
     fitting = _RUN_BYTES // (4 * LANES * panels.shape[1])
-    length = max(1, min(fitting, panels.shape[0] // (8 * workers)))
+    length = max(1, min(fitting, panels.shape[0] // (_RUNS_A_THREAD * workers)))
     taken = np.zeros(1, np.int64)
     for _ in prange(workers):
         values, others = np.empty((2, PACK * LANES), np.float32)

@@ -117,10 +117,8 @@ class Model:
             rows = X[start : start + _ROWS_AT_A_TIME]
             if self.scaling and not scaled:
                 rows = self.scaling.apply(rows)
-            with np.errstate(over="ignore"):
-                finite = np.isfinite(rows.astype(np.float32, copy=False))
-            if not finite.all():
-                row, column = np.argwhere(~finite)[0]
+            if place := not_in_float32(rows):
+                row, column = place
                 raise UserError(
                     f"row {start + row}, column {column} (counted from 0) is not a finite number, "
                     "or not in float32 once scaled; replace it or leave out the row"
@@ -203,6 +201,16 @@ class Model:
         path : Path or str
         """
         write_model(self, self.support_vectors, Path(path))
+
+
+def not_in_float32(rows: np.ndarray) -> tuple[int, int] | None:
+    """Row and column of the first value that is not finite as float32; None where all are."""
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(rows.astype(np.float32, copy=False))
+    if finite.all():
+        return None
+    row, column = np.argwhere(~finite)[0]
+    return int(row), int(column)
 
 
 def write_model(model: Model, support_vectors: np.ndarray | InPieces, path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bigsvm.errors import UserError
 from bigsvm.kernels import Block, Kernel, block_of, products
-from bigsvm.models.model import Model
+from bigsvm.models.model import Model, not_in_float32
 from bigsvm.preparation.labels import Classes, codes_of
 from bigsvm.preparation.scaling import Scaling
 from bigsvm.readers.named_columns import refuse_other_names
@@ -189,10 +189,8 @@ def count_right(model: Model, decision: np.ndarray, codes: np.ndarray) -> int:
 
 
 def _refuse_non_finite(x: np.ndarray, piece: Piece, where: str) -> None:
-    with np.errstate(over="ignore"):
-        finite = np.isfinite(x.astype(np.float32, copy=False))
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
+    if place := not_in_float32(x):
+        row, column = place
         raise UserError(
             f"{where}: row {piece.start + row}, column {column} (counted from 0): "
             f"{piece.x[row, column]:g} is not a finite number, or not in float32 once scaled"
