@@ -17,8 +17,7 @@ from typing import Any
 
 from bigsvm import cli, kernels, train
 from bigsvm.backends import local, sums
-from bigsvm.solvers import block, exact
-from bigsvm.solvers.column_cache import ColumnCache
+from bigsvm.solvers import block, column_cache, exact
 from bigsvm.training.checkpoint import Checkpoints
 from bigsvm.training.loop import Training
 
@@ -26,8 +25,8 @@ PARTS: list[tuple[Any, str, str]] = [
     (local.LocalBackend, "__init__", "reading the data"),
     (block.BlockSchedule, "_choose", "choosing hot sets"),
     (block.BlockSchedule, "serve", "fetching hot rows"),
-    (ColumnCache, "fetch", "hot columns"),
-    (exact, "_likely", "guessing columns"),
+    (column_cache.ColumnCache, "fetch", "hot columns"),
+    (column_cache, "_choose", "guessing columns"),
     (exact, "steps", "steps"),
     (local.LocalBackend, "matvec", "passes"),
     (block.BlockSchedule, "stop_test", "stop tests"),

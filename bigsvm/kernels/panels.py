@@ -31,7 +31,7 @@ from bigsvm.kernels.tiles import (
     take,
     turn,
 )
-from bigsvm.kernels.wide_rbf import norms_of, wide_rbf_values
+from bigsvm.kernels.wide_rbf import add_squares, norms_of, wide_rbf_values
 
 NAMES = ("rbf", "laplacian", "linear", "poly")
 _RBF, _LAPLACIAN, _LINEAR, _POLY = range(4)
@@ -44,6 +44,7 @@ _PACKED_BYTES = 256 * 1024
 _RUN = 64
 _RUN_BYTES = 256 * 1024
 _RUNS_A_THREAD = 8
+_NONE = np.empty((0, LANES), np.float32)
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Kernel:
     coef0: float = 0.0
     degree: int = 3
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[int, np.float32, np.float32, int]:
         """What the compiled code takes: the exponentials are powers of two there."""
         gamma = self.gamma / np.log(2) if self.name in ("rbf", "laplacian") else self.gamma
@@ -101,13 +102,10 @@ def columns(
     kernel: Kernel, block: Block, rows: np.ndarray, out: np.ndarray, slots: np.ndarray
 ) -> None:
     """Write k(row j, pattern i) to ``out[slots[j], i]`` for the patterns i of the block."""
-    workers = get_num_threads()
-    for tile in _row_tiles(rows):
-        packs = _packs_of(rows[tile])
-        _columns(
-            block.panels, packs, *_norms(kernel, block, packs), *kernel.parameters, out,
-            block.start, block.stop, slots[tile], workers,
-        )  # fmt: skip
+    _columns(
+        block.panels, _norms(kernel, block), np.ascontiguousarray(rows, np.float32),
+        *kernel.parameters, out, block.start, block.stop, slots, get_num_threads(),
+    )  # fmt: skip
 
 
 def products(
@@ -124,16 +122,11 @@ def products(
         add_to_weights(rows, coef, weights)
         linear_products(block, weights, out)
         return
-    workers = get_num_threads()
-    for tile in _row_tiles(rows):
-        packs = _packs_of(rows[tile])
-        padded = np.zeros((len(packs) * PACK, coef.shape[1]))
-        used = len(coef[tile])
-        padded[:used] = coef[tile]
-        _products(
-            block.panels, packs, *_norms(kernel, block, packs), used, *kernel.parameters,
-            padded, out, block.start, block.stop, workers,
-        )  # fmt: skip
+    _products(
+        block.panels, _norms(kernel, block), np.ascontiguousarray(rows, np.float32),
+        *kernel.parameters, np.ascontiguousarray(coef), out, block.start, block.stop,
+        get_num_threads(),
+    )  # fmt: skip
 
 
 def linear_products(block: Block, weights: np.ndarray, out: np.ndarray) -> None:
@@ -141,32 +134,14 @@ def linear_products(block: Block, weights: np.ndarray, out: np.ndarray) -> None:
     _linear_products(block.panels, weights, out, block.start, block.stop)
 
 
-def _norms(kernel: Kernel, block: Block, packs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of patterns and rows, as far as the kernel makes use of them."""
-    if kernel.name != "rbf":
-        return np.empty((0, LANES), np.float32), np.empty((0, PACK), np.float32)
-    return block.norms, norms_of(packs)
-
-
-def _row_tiles(rows: np.ndarray) -> list[slice]:
-    size = max(4 * PACK, _PACKED_BYTES // (4 * rows.shape[1]) // PACK * PACK)
-    return [slice(start, start + size) for start in range(0, len(rows), size)]
-
-
-def _packs_of(rows: np.ndarray) -> np.ndarray:
-    packs = np.zeros((-(-len(rows) // PACK), rows.shape[1], PACK), np.float32)
-    interleave(np.ascontiguousarray(rows, np.float32), packs)
-    return packs
-
-
-@njit(cache=True, nogil=True)
-def interleave(x, groups):  # type: ignore[no-untyped-def]
-    """Lay rows (n, d) out in groups (n / width rounded up, d, width)."""
-    _interleave(x, 0, groups)
+def _norms(kernel: Kernel, block: Block) -> np.ndarray:
+    """Of the patterns, if the kernel makes use of them."""
+    return block.norms if kernel.name == "rbf" else _NONE
 
 
 @njit(inline="always")
 def _interleave(x, first, groups):  # type: ignore[no-untyped-def]
+    """Lay rows (n, d), from the one at `first`, out in groups (n / width rounded up, d, width)."""
     width = groups.shape[2]
     for i in range(first, x.shape[0]):
         group, lane = divmod(i, width)
@@ -214,12 +189,60 @@ def _tile(  # type: ignore[no-untyped-def]
                 values[i] = power
 
 
+# One compiled call for all tiles of rows: Python in between, out of the processor's caches each
+# time, would cost a fifth of the columns of a hot set.
+
+
+@njit(cache=True, nogil=True)
+def _columns(  # type: ignore[no-untyped-def]
+    panels, norms, rows, kind, gamma, coef0, degree, out, start, stop, slots, workers
+):
+    size = _rows_in_a_tile(rows.shape[1])
+    for first in range(0, rows.shape[0], size):
+        packs, row_norms = _packs_of(rows[first : first + size], norms)
+        _columns_of_tile(
+            panels, packs, norms, row_norms, kind, gamma, coef0, degree, out, start, stop,
+            slots[first : first + size], workers,
+        )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _products(  # type: ignore[no-untyped-def]
+    panels, norms, rows, kind, gamma, coef0, degree, coef, out, start, stop, workers
+):
+    size = _rows_in_a_tile(rows.shape[1])
+    for first in range(0, rows.shape[0], size):
+        used = min(size, rows.shape[0] - first)
+        packs, row_norms = _packs_of(rows[first : first + used], norms)
+        padded = np.zeros((len(packs) * PACK, coef.shape[1]))
+        padded[:used] = coef[first : first + used]
+        _products_of_tile(
+            panels, packs, norms, row_norms, used, kind, gamma, coef0, degree, padded, out, start,
+            stop, workers,
+        )  # fmt: skip
+
+
+@njit(inline="always")
+def _rows_in_a_tile(d):  # type: ignore[no-untyped-def]
+    return max(4 * PACK, _PACKED_BYTES // (4 * d) // PACK * PACK)
+
+
+@njit(cache=True, nogil=True)
+def _packs_of(rows, norms):  # type: ignore[no-untyped-def]
+    """Rows laid out in packs, and their norms if the patterns have some."""
+    packs = np.zeros((-(-rows.shape[0] // PACK), rows.shape[1], PACK), np.float32)
+    _interleave(rows, 0, packs)
+    row_norms = np.zeros((packs.shape[0] if norms.shape[0] else 0, PACK), np.float32)
+    add_squares(packs, row_norms)
+    return packs, row_norms
+
+
 # Threads take the next run of panels whenever they are done with one: dealt out beforehand, all
 # would wait for the thread that shares its core with whoever reads the next chunk.
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _columns(  # type: ignore[no-untyped-def]
+def _columns_of_tile(  # type: ignore[no-untyped-def]
     panels, packs, norms, row_norms, kind, gamma, coef0, degree, out, start, stop, slots, workers
 ):
     # A pack meets a whole run of panels before the next one, so that each column is written in
@@ -251,7 +274,7 @@ def _columns(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _products(  # type: ignore[no-untyped-def]
+def _products_of_tile(  # type: ignore[no-untyped-def]
     panels,
     packs,
     norms,

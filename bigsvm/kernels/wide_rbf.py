@@ -45,12 +45,12 @@ def norms_of(groups: np.ndarray) -> np.ndarray:
     """
     count, d, width = groups.shape
     norms = np.zeros((count if d >= WIDE else 0, width), np.float32)
-    _add_squares(groups, norms)
+    add_squares(groups, norms)
     return norms
 
 
 @njit(cache=True, nogil=True)
-def _add_squares(groups, norms):  # type: ignore[no-untyped-def]
+def add_squares(groups, norms):  # type: ignore[no-untyped-def]
     d, width = groups.shape[1:]
     sums = np.empty(width, np.float32)
     for g in range(norms.shape[0]):

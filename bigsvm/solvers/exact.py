@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from copy import copy
 
 import numpy as np
-from numba import get_num_threads, njit
+from numba import get_num_threads
 
 from bigsvm.errors import UserError
 from bigsvm.solvers.column_cache import ColumnCache
 from bigsvm.solvers.nodes import find_nodes
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.state import IDLE, SUPPORT, State
+from bigsvm.solvers.state import State
 from bigsvm.solvers.steps import CLOSED, MISSING, NOBODY, OVERFLOWED, steps
 from bigsvm.threads import threads
 
@@ -79,6 +79,7 @@ class ExactSchedule:
                 cache.columns,
                 cache.slot,
                 cache.last_used,
+                cache.now,
                 nodes,
                 state.iteration,
                 min(until, pause(state.iteration)),
@@ -90,14 +91,11 @@ class ExactSchedule:
             if why == OVERFLOWED:
                 raise overflowed(state)
             if why == MISSING:
-                cache.fetch(nodes[1], nodes[2], state.iteration, lambda k: self._likely(state, k))
+                cache.fetch(nodes[1], nodes[2], state.gradient, state.role)
                 until = state.iteration + 1  # columns may take long: show up after each
             else:
                 until = state.iteration + _BURST
                 yield state
-
-    def _likely(self, state: State, count: int) -> np.ndarray:
-        return _likely(state.gradient, state.role, self._cache.slot, count)
 
 
 def overflowed(state: State) -> UserError:
@@ -107,36 +105,3 @@ def overflowed(state: State) -> UserError:
         "leave the range of float32 or the tolerance that of float64: scale the data "
         "(data.prepare.scaling) or raise solver.tolerance"
     )
-
-
-@njit(cache=True, nogil=True)
-def _likely(gradient, role, slot, count):  # type: ignore[no-untyped-def]
-    """The patterns without a cached column that are the nearest to being chosen.
-
-    Half of them from the top of the support (all that are there without a column, if fewer), the
-    rest from the bottom of the working set and of the idle patterns about to join.
-    """
-    highest, highest_index = np.full(count // 2, -np.inf), np.full(count // 2, -1)
-    lowest, lowest_index = np.full(count, np.inf), np.full(count, -1)
-    high_bar = -np.inf if count > 1 else np.inf
-    for i in range(len(gradient)):
-        g = gradient[i]
-        if g < lowest[-1]:
-            if slot[i] < 0 and (role[i] != IDLE or g < 0):
-                _insert(lowest, lowest_index, g, i)
-        elif g > high_bar and role[i] == SUPPORT and slot[i] < 0:
-            _insert(highest, highest_index, g, i)
-            high_bar = highest[-1]
-    found = np.concatenate((highest_index[highest_index >= 0], lowest_index[lowest_index >= 0]))
-    return found[:count]
-
-
-@njit(cache=True, nogil=True)
-def _insert(values, indices, value, index):  # type: ignore[no-untyped-def]
-    """Insert into a sorted run, the last falling out; ascending or descending as it is."""
-    ascending = value < values[-1]
-    k = len(values) - 1
-    while k > 0 and (value < values[k - 1]) == ascending and value != values[k - 1]:
-        values[k], indices[k] = values[k - 1], indices[k - 1]
-        k -= 1
-    values[k], indices[k] = value, index

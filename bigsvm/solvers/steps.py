@@ -22,6 +22,7 @@ def steps(  # type: ignore[no-untyped-def]
     columns,
     slot,
     last_used,
+    now,
     nodes,
     iteration,
     until,
@@ -30,7 +31,8 @@ def steps(  # type: ignore[no-untyped-def]
 ):
     """Section 1 of the design, until something is wanted of the caller: why, iteration, gap.
 
-    `nodes` are idle, toward, away, and who has joined in this iteration.
+    `nodes` are idle, toward, away, and who has joined in this iteration; columns are last used
+    `now`, as the cache counts.
     """
     while True:
         idle = nodes[0]
@@ -49,7 +51,7 @@ def steps(  # type: ignore[no-untyped-def]
         if slot[s] < 0 or slot[v] < 0:
             return MISSING, iteration, gap
         k_s, k_v = columns[slot[s]], columns[slot[v]]
-        last_used[slot[s]] = last_used[slot[v]] = iteration
+        last_used[slot[s]] = last_used[slot[v]] = now
         q_ss, q_vv, q_sv = three_of_q(signs, C, intercept, k_s, k_v, s, v)
         step = min(gap / (q_ss + q_vv - 2 * q_sv), alpha[v])
         if not step > 0:

@@ -211,8 +211,8 @@ def _solve(  # type: ignore[no-untyped-def]
             if stop[0]:
                 return STOPPED, iteration, np.inf
             why, iteration, gap = steps(
-                alpha, gradient, role, y, C, intercept, tolerance, matrix, slot, last_used, nodes,
-                iteration, min(iteration + _BURST, max_iterations), -np.inf, no_scouts,
+                alpha, gradient, role, y, C, intercept, tolerance, matrix, slot, last_used, 0,
+                nodes, iteration, min(iteration + _BURST, max_iterations), -np.inf, no_scouts,
             )  # fmt: skip
         _decide(matrix, y, alpha, intercept, decided)
         for i in range(n):
