@@ -7,7 +7,8 @@ Local workers against threads, on synthetic data (made once, kept in --folder):
 - trainings with the block and the exact schedule to the same iteration, by the whole command: time
   an iteration from the reports in metrics.jsonl, so without start-up. The models must be the same.
 
-Efficiency is the time of two threads in one process over that of two workers of one thread.
+Efficiency is the time of two threads in one process over that of two workers of one thread. All
+take turns, and the best time of each counts.
 """
 
 import argparse
@@ -15,6 +16,8 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -42,39 +45,47 @@ def made(folder: Path, rows: int, features: int) -> Path:
     return path
 
 
-def pass_seconds(backend: Backend, moved: int, repeat: int) -> float:
-    """The median time of a pass, after one in which the data is read."""
+def one_pass(backend: Backend, moved: int) -> Callable[[], float]:
+    """A pass that says how long it took; one in which the data is read is behind it."""
     rows = backend.gather(np.arange(moved) % backend.n)
     coef = np.linspace(-1, 1, moved)
-    seconds = []
-    for _ in range(repeat + 1):
+
+    def seconds() -> float:
         begin = time.perf_counter()
         backend.matvec(rows, coef)
-        seconds.append(time.perf_counter() - begin)
-    return float(np.median(seconds[1:]))
+        return time.perf_counter() - begin
+
+    seconds()
+    return seconds
+
+
+def best_in_turns(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
+    """The best time of each; they take turns, for the machine may be busy at times."""
+    seconds = [{name: way() for name, way in ways.items()} for _ in range(rounds)]
+    return {name: min(taken[name] for taken in seconds) for name in ways}
 
 
 def passes(store: Path, small: Path, options: argparse.Namespace) -> None:
     kernel = Kernel("rbf", 1 / options.features)
     with open_dataset(store) as dataset, open_dataset(small) as few:
-        backend = LocalBackend(dataset, kernel, MEMORY, threads=2)
-        local = pass_seconds(backend, options.moved, options.repeat)
-        del backend
-        print(f"pass with {options.moved:,} rows, 2 threads   {1e3 * local:9.1f} ms", flush=True)
+        local = LocalBackend(dataset, kernel, MEMORY, threads=2)
+        here = one_pass(local, options.moved)
         for count in (1, 2):
             config = ClusterConfig(kind="local", workers=count)
             with connected(config, print, lambda: False) as cluster:
                 assert cluster is not None
                 tiny = DaskBackend(few, str(small.absolute()), kernel, cluster, MEMORY)
-                empty = pass_seconds(tiny, 6, 10 * options.repeat)
+                empty = best_in_turns({"empty": one_pass(tiny, 6)}, 10 * options.passes)["empty"]
                 full = DaskBackend(dataset, str(store.absolute()), kernel, cluster, MEMORY)
-                seconds = pass_seconds(full, options.moved, options.repeat)
+                there = one_pass(full, options.moved)
+                best = best_in_turns({"threads": here, "workers": there}, options.passes)
             print(
-                f"pass with {options.moved:,} rows, {count} worker{'s' * (count > 1):<2}"
-                f"  {1e3 * seconds:9.1f} ms, {1e3 * (full.overhead_a_pass or 0):.1f} ms of it "
-                f"without computing; empty pass {1e3 * empty:.1f} ms"
+                f"pass with {options.moved:,} rows: 2 threads {1e3 * best['threads']:.0f} ms, "
+                f"{count} worker{'s' * (count > 1)} {1e3 * best['workers']:.0f} ms, "
+                f"{1e3 * (full.overhead_a_pass or 0):.0f} ms of it without computing; "
+                f"empty pass {1e3 * empty:.1f} ms"
             )
-        print(f"efficiency of a pass: {100 * local / seconds:.0f} %", flush=True)
+    print(f"efficiency of a pass: {100 * best['threads'] / best['workers']:.0f} %", flush=True)
 
 
 def train(store: Path, folder: Path, schedule: str, iterations: int, *settings: str) -> Path:
@@ -98,27 +109,23 @@ def trainings(store: Path, options: argparse.Namespace, schedule: str, iteration
         "2 threads": ("cluster.kind=none", "solver.threads=2"),
         "2 workers": ("cluster.kind=local", "cluster.workers=2"),
     }
-    reports, models = {}, []
-    for name, settings in ways.items():
+    models = set()
+
+    def a_step(settings: tuple[str, ...]) -> float:
+        """Seconds an iteration, from the second report on: by then all is loaded and read."""
         run_dir = train(store, options.folder, schedule, iterations, *settings)
-        lines = (run_dir / "metrics.jsonl").read_text().splitlines()
-        reports[name] = np.array(
-            [[r["iteration"], r["seconds"]] for r in map(json.loads, lines)], float
-        ).T
-        models.append((run_dir / "model.safetensors").read_bytes())
-    first = max(table[0, 0] for table in reports.values())
-    last = min(table[0, -1] for table in reports.values())
-    if first >= last:
-        print(f"{schedule}: too few reports; raise the number of iterations")
-        return
-    each = {
-        name: float(np.interp(last, *table) - np.interp(first, *table)) / (last - first)
-        for name, table in reports.items()
-    }
+        models.add((run_dir / "model.safetensors").read_bytes())
+        reports = list(map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines()))
+        first, last = (reports[i] for i in (1, -1))
+        return float(
+            (last["seconds"] - first["seconds"]) / (last["iteration"] - first["iteration"])
+        )
+
+    each = best_in_turns({n: partial(a_step, s) for n, s in ways.items()}, options.rounds)
     for name, seconds in each.items():
         print(f"{schedule}, {name}: {1e3 * seconds:9.3f} ms an iteration")
     print(f"{schedule}: efficiency {100 * each['2 threads'] / each['2 workers']:.0f} %, ", end="")
-    print("the same model" if models[0] == models[1] else "ANOTHER MODEL", flush=True)
+    print("the same model" if len(models) == 1 else "OTHER MODELS", flush=True)
 
 
 def main() -> None:
@@ -126,7 +133,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--features", type=int, default=50)
     parser.add_argument("--moved", type=int, default=1000)
-    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--passes", type=int, default=8, help="of each kind")
+    parser.add_argument("--rounds", type=int, default=3, help="of trainings")
     parser.add_argument("--block-iterations", type=int, default=20_000)
     parser.add_argument("--exact-rows", type=int, default=60_000)
     parser.add_argument("--exact-iterations", type=int, default=1000)
