@@ -107,8 +107,9 @@ class OutsideCluster(Cluster):
     def _start(self, what: str, *arguments: str) -> Born:
         words = ["-m", "dask", what, "--no-dashboard", *arguments]
         with (self._folder / "log").open("ab") as log:
+            mouths = log.fileno(), log.fileno()
             return self._nursery.start(
-                words, log.fileno(), self._folder, False, TMPDIR=str(self._folder)
+                words, *mouths, self._folder, False, TMPDIR=str(self._folder)
             )
 
     def _end(self, *processes: Born) -> None:

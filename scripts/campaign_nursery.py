@@ -74,9 +74,12 @@ def _as_from_a_terminal() -> None:
 
 
 class Nursery:
-    """Starts trainings by forking; `close` ends it, not them."""
+    """Starts trainings by forking; `close` ends it, not them.
 
-    def __init__(self) -> None:
+    `environment` is that of its own process: what counts when libraries are loaded.
+    """
+
+    def __init__(self, **environment: str) -> None:
         # Who is born there becomes a child of this process, that can wait for it.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._lock = threading.Lock()
@@ -85,18 +88,24 @@ class Nursery:
             [sys.executable, __file__, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             # GNU's OpenMP, the usual one, does not live on in a forked process.
-            env=os.environ | {"NUMBA_THREADING_LAYER": "workqueue"},
+            env=os.environ | {"NUMBA_THREADING_LAYER": "workqueue"} | environment,
             preexec_fn=_as_from_a_terminal,
         )
         theirs.close()
 
     def start(
-        self, arguments: list[str], mouth: int, folder: Path, on_terminal: bool, **environment: str
+        self,
+        arguments: list[str],
+        out: int,
+        err: int,
+        folder: Path,
+        on_terminal: bool,
+        **environment: str,
     ) -> Born:
-        """Start Python with these arguments, which speaks to `mouth`."""
+        """Start Python with these arguments, which writes to these files."""
         asked = [arguments, str(folder), on_terminal, environment]
         with self._lock:
-            socket.send_fds(self._ours, [json.dumps(asked).encode()], [mouth])
+            socket.send_fds(self._ours, [json.dumps(asked).encode()], [out, err])
             return Born(int(self._ours.recv(100)))
 
     def close(self) -> None:
@@ -109,10 +118,9 @@ def serve(asking: socket.socket) -> None:
     """Answer every request with the number of a new process, until nobody asks any more."""
     load_everything()
     while True:
-        asked, descriptors, _, _ = socket.recv_fds(asking, 2**16, 1)
+        asked, descriptors, _, _ = socket.recv_fds(asking, 2**16, 2)
         if not asked:
             return
-        mouth = descriptors[0]
         arguments, folder, on_terminal, environment = json.loads(asked)
         told, telling = os.pipe()
         between = os.fork()
@@ -123,24 +131,29 @@ def serve(asking: socket.socket) -> None:
                 os._exit(0)
             for descriptor in (told, telling, asking.detach()):
                 os.close(descriptor)
-            become(arguments, mouth, folder, on_terminal, environment)
+            become(arguments, descriptors, folder, on_terminal, environment)
         os.waitpid(between, 0)
         asking.send(os.read(told, 100))
-        for descriptor in (told, telling, mouth):
+        for descriptor in (told, telling, *descriptors):
             os.close(descriptor)
 
 
 def become(
-    arguments: list[str], mouth: int, folder: str, on_terminal: bool, environment: dict[str, str]
+    arguments: list[str],
+    mouths: list[int],
+    folder: str,
+    on_terminal: bool,
+    environment: dict[str, str],
 ) -> None:
     """Be `python ARGUMENTS`; does not return."""
     if on_terminal:
         os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (mouth, 1), (mouth, 2)):
+    given = [nothing, *mouths]
+    for target, source in enumerate(given):
         os.dup2(source, target)
-    os.close(nothing)
-    os.close(mouth)
+    for descriptor in given:
+        os.close(descriptor)
     if on_terminal:
         with suppress(OSError):  # it was closed already
             fcntl.ioctl(1, termios.TIOCSCTTY, 0)

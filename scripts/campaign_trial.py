@@ -55,7 +55,9 @@ class Attempt:
 
         self.process: Born | subprocess.Popen[bytes]
         if nursery:
-            self.process = nursery.start(arguments, mouth, folder, on_terminal, **environment)
+            self.process = nursery.start(
+                arguments, mouth, mouth, folder, on_terminal, **environment
+            )
         else:
             self.process = subprocess.Popen(
                 [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=mouth, stderr=mouth,
