@@ -10,7 +10,7 @@ from numba import njit
 from small_run import run
 
 from bigsvm.backends.in_memory import InMemoryBackend
-from bigsvm.kernels import Kernel
+from bigsvm.kernels import Kernel, block_of, panels
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
@@ -55,4 +55,18 @@ def test_labels_that_can_be_written_to_compile_nothing_again() -> None:
         for _ in schedule.run(problem.start(0)):
             pass
         compiled.append(len(steps.signatures))
+    assert compiled[0] == compiled[1]
+
+
+def test_rows_from_dask_that_cannot_be_written_to_compile_nothing_again() -> None:
+    kernel = Kernel("rbf", 1.0)
+    rows, coef = np.ones((3, 2), np.float32), np.ones((3, 1))
+    block, out, sums = block_of(rows), np.empty((3, 3), np.float32), np.zeros((1, 3))
+    compiled = []
+    for writeable in (True, False):
+        for array in (rows, coef):
+            array.setflags(write=writeable)
+        panels.columns(kernel, block, rows, out, np.arange(3))
+        panels.products(kernel, block, rows, coef, sums)
+        compiled.append((len(panels._columns.signatures), len(panels._products.signatures)))
     assert compiled[0] == compiled[1]

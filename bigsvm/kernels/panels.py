@@ -103,7 +103,7 @@ def columns(
 ) -> None:
     """Write k(row j, pattern i) to ``out[slots[j], i]`` for the patterns i of the block."""
     _columns(
-        block.panels, _norms(kernel, block), np.ascontiguousarray(rows, np.float32),
+        block.panels, _norms(kernel, block), _plain(rows, np.float32),
         *kernel.parameters, out, block.start, block.stop, slots, get_num_threads(),
     )  # fmt: skip
 
@@ -123,8 +123,8 @@ def products(
         linear_products(block, weights, out)
         return
     _products(
-        block.panels, _norms(kernel, block), np.ascontiguousarray(rows, np.float32),
-        *kernel.parameters, np.ascontiguousarray(coef), out, block.start, block.stop,
+        block.panels, _norms(kernel, block), _plain(rows, np.float32),
+        *kernel.parameters, _plain(coef, np.float64), out, block.start, block.stop,
         get_num_threads(),
     )  # fmt: skip
 
@@ -132,6 +132,12 @@ def products(
 def linear_products(block: Block, weights: np.ndarray, out: np.ndarray) -> None:
     """Add weights[c] . (pattern i) to ``out[c, i]`` for the patterns i of the block."""
     _linear_products(block.panels, weights, out, block.start, block.stop)
+
+
+def _plain(array: np.ndarray, kind: type) -> np.ndarray:
+    """In C order, and not read-only, as what Dask hands over may be: all would be compiled again."""
+    array = np.ascontiguousarray(array, kind)
+    return array if array.flags.writeable else array.copy()
 
 
 def _norms(kernel: Kernel, block: Block) -> np.ndarray:
