@@ -135,7 +135,7 @@ def linear_products(block: Block, weights: np.ndarray, out: np.ndarray) -> None:
 
 
 def _plain(array: np.ndarray, kind: type) -> np.ndarray:
-    """In C order, and not read-only, as what Dask hands over may be: all would be compiled again."""
+    """In C order, and not read-only, as what comes by Dask may be: all would be compiled again."""
     array = np.ascontiguousarray(array, kind)
     return array if array.flags.writeable else array.copy()
 
