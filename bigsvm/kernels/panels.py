@@ -102,10 +102,13 @@ def columns(
     kernel: Kernel, block: Block, rows: np.ndarray, out: np.ndarray, slots: np.ndarray
 ) -> None:
     """Write k(row j, pattern i) to ``out[slots[j], i]`` for the patterns i of the block."""
-    _columns(
-        block.panels, _norms(kernel, block), _plain(rows, np.float32),
-        *kernel.parameters, out, block.start, block.stop, slots, get_num_threads(),
-    )  # fmt: skip
+    rows, norms, workers = _plain(rows, np.float32), _norms(kernel, block), get_num_threads()
+    for tile in _row_tiles(rows):
+        packs, row_norms = _packs_of(rows[tile], norms)
+        _columns(
+            block.panels, packs, norms, row_norms, *kernel.parameters, out, block.start, block.stop,
+            slots[tile], workers,
+        )  # fmt: skip
 
 
 def products(
@@ -122,11 +125,16 @@ def products(
         add_to_weights(rows, coef, weights)
         linear_products(block, weights, out)
         return
-    _products(
-        block.panels, _norms(kernel, block), _plain(rows, np.float32),
-        *kernel.parameters, _plain(coef, np.float64), out, block.start, block.stop,
-        get_num_threads(),
-    )  # fmt: skip
+    rows, norms, workers = _plain(rows, np.float32), _norms(kernel, block), get_num_threads()
+    for tile in _row_tiles(rows):
+        packs, row_norms = _packs_of(rows[tile], norms)
+        padded = np.zeros((len(packs) * PACK, coef.shape[1]))
+        used = len(coef[tile])
+        padded[:used] = coef[tile]
+        _products(
+            block.panels, packs, norms, row_norms, used, *kernel.parameters, padded, out,
+            block.start, block.stop, workers,
+        )  # fmt: skip
 
 
 def linear_products(block: Block, weights: np.ndarray, out: np.ndarray) -> None:
@@ -143,6 +151,23 @@ def _plain(array: np.ndarray, kind: type) -> np.ndarray:
 def _norms(kernel: Kernel, block: Block) -> np.ndarray:
     """Of the patterns, if the kernel makes use of them."""
     return block.norms if kernel.name == "rbf" else _NONE
+
+
+def _row_tiles(rows: np.ndarray) -> list[slice]:
+    size = max(4 * PACK, _PACKED_BYTES // (4 * rows.shape[1]) // PACK * PACK)
+    return [slice(start, start + size) for start in range(0, len(rows), size)]
+
+
+# Compiled as a whole, for Python between two sweeps, out of the processor's caches each time, would
+# cost a fifth of the columns of a hot set.
+@njit(cache=True, nogil=True)
+def _packs_of(rows, norms):  # type: ignore[no-untyped-def]
+    """Rows laid out in packs, and their norms if the patterns have some."""
+    packs = np.zeros((-(-rows.shape[0] // PACK), rows.shape[1], PACK), np.float32)
+    _interleave(rows, 0, packs)
+    row_norms = np.zeros((packs.shape[0] if norms.shape[0] else 0, PACK), np.float32)
+    add_squares(packs, row_norms)
+    return packs, row_norms
 
 
 @njit(inline="always")
@@ -195,60 +220,12 @@ def _tile(  # type: ignore[no-untyped-def]
                 values[i] = power
 
 
-# One compiled call for all tiles of rows: Python in between, out of the processor's caches each
-# time, would cost a fifth of the columns of a hot set.
-
-
-@njit(cache=True, nogil=True)
-def _columns(  # type: ignore[no-untyped-def]
-    panels, norms, rows, kind, gamma, coef0, degree, out, start, stop, slots, workers
-):
-    size = _rows_in_a_tile(rows.shape[1])
-    for first in range(0, rows.shape[0], size):
-        packs, row_norms = _packs_of(rows[first : first + size], norms)
-        _columns_of_tile(
-            panels, packs, norms, row_norms, kind, gamma, coef0, degree, out, start, stop,
-            slots[first : first + size], workers,
-        )  # fmt: skip
-
-
-@njit(cache=True, nogil=True)
-def _products(  # type: ignore[no-untyped-def]
-    panels, norms, rows, kind, gamma, coef0, degree, coef, out, start, stop, workers
-):
-    size = _rows_in_a_tile(rows.shape[1])
-    for first in range(0, rows.shape[0], size):
-        used = min(size, rows.shape[0] - first)
-        packs, row_norms = _packs_of(rows[first : first + used], norms)
-        padded = np.zeros((len(packs) * PACK, coef.shape[1]))
-        padded[:used] = coef[first : first + used]
-        _products_of_tile(
-            panels, packs, norms, row_norms, used, kind, gamma, coef0, degree, padded, out, start,
-            stop, workers,
-        )  # fmt: skip
-
-
-@njit(inline="always")
-def _rows_in_a_tile(d):  # type: ignore[no-untyped-def]
-    return max(4 * PACK, _PACKED_BYTES // (4 * d) // PACK * PACK)
-
-
-@njit(cache=True, nogil=True)
-def _packs_of(rows, norms):  # type: ignore[no-untyped-def]
-    """Rows laid out in packs, and their norms if the patterns have some."""
-    packs = np.zeros((-(-rows.shape[0] // PACK), rows.shape[1], PACK), np.float32)
-    _interleave(rows, 0, packs)
-    row_norms = np.zeros((packs.shape[0] if norms.shape[0] else 0, PACK), np.float32)
-    add_squares(packs, row_norms)
-    return packs, row_norms
-
-
 # Threads take the next run of panels whenever they are done with one: dealt out beforehand, all
 # would wait for the thread that shares its core with whoever reads the next chunk.
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _columns_of_tile(  # type: ignore[no-untyped-def]
+def _columns(  # type: ignore[no-untyped-def]
     panels, packs, norms, row_norms, kind, gamma, coef0, degree, out, start, stop, slots, workers
 ):
     # A pack meets a whole run of panels before the next one, so that each column is written in
@@ -280,7 +257,7 @@ def _columns_of_tile(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _products_of_tile(  # type: ignore[no-untyped-def]
+def _products(  # type: ignore[no-untyped-def]
     panels,
     packs,
     norms,

@@ -51,6 +51,7 @@ def norms_of(groups: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def add_squares(groups, norms):  # type: ignore[no-untyped-def]
+    """Add the squares of the rows of each group to their norms."""
     d, width = groups.shape[1:]
     sums = np.empty(width, np.float32)
     for g in range(norms.shape[0]):
