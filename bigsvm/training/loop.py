@@ -120,7 +120,7 @@ class Training:
         # Ahead of `self.state` the gradient, and with it the gap, is not known.
         known = is_last or state is self.state
         gap = self.problem.relative_gap(state) if known else None
-        self.models.save(state, self.problem, path, gap, is_last)
+        self.models.save(state, self.problem, path, is_last, gap)
 
     def _next_round(self, solved: Iterate) -> bool:
         """Go on to the next round of a re-weighted SVM, if there is one."""

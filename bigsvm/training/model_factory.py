@@ -48,8 +48,8 @@ class ModelFactory:
         state: State | ClassStates,
         problem: Problem | OneVsRest,
         path: Path,
-        relative_gap: float | None,
         is_last: bool = False,
+        relative_gap: float | None = None,
     ) -> None:
         """Write the model at `state`, an iterate of `problem`, with its relative gap if known.
 
