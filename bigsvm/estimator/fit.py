@@ -137,7 +137,7 @@ def fit_signs(
     if options.schedule == "exact":
         schedule = ExactSchedule(problem, space_for_columns(options.memory, backend.n))
     else:
-        schedule = BlockSchedule(problem, options.kernel, options.memory)
+        schedule = BlockSchedule(problem, options.kernel, options.memory, options.hot_set)
     pause, limit = pauses(options, every_step), options.max_iterations
     while True:
         steps = schedule.run(state, lambda i: min(pause(i), max(limit, i + 1)))
@@ -158,8 +158,8 @@ def fit_signs(
 def start_state(problem: Problem, options: FitOptions, alpha: np.ndarray | None) -> State:
     """The state to start from: one row, or all that a former fit found."""
     if alpha is None or alpha[problem.signs == 0].any():  # of rows that take no part any more
-        return problem.start(options.initial, options.hot_set)
-    return problem.state_at(alpha.copy(), options.hot_set)
+        return problem.start(options.initial)
+    return problem.state_at(alpha.copy())
 
 
 def pauses(options: FitOptions, every_step: bool) -> Callable[[int], int]:

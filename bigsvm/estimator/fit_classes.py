@@ -56,7 +56,7 @@ def fit_classes(
         options.intercept,
     )  # fmt: skip
     if starts is None:
-        states = problem.start(options.initial, options.hot_set)
+        states = problem.start(options.initial)
     else:
         each = zip(problem.classes, starts, strict=True)
         states = ClassStates([start_state(of_class, options, alpha) for of_class, alpha in each])
@@ -65,7 +65,7 @@ def fit_classes(
     if options.schedule == "exact":
         schedule = ExactInTurns(problem, space_for_columns(options.memory, backend.n), limit)
     else:
-        schedule = BlockInTurns(problem, options.kernel, options.memory, limit)
+        schedule = BlockInTurns(problem, options.kernel, options.memory, options.hot_set, limit)
     pause = pauses(options, every_step)
     while True:
         status, final = None, states

@@ -25,7 +25,6 @@ from bigsvm.estimator.outside_rows import (
 )
 from bigsvm.models.scoring import effective
 from bigsvm.preparation.labels import plain
-from bigsvm.solvers.block import HOT_ROWS
 from bigsvm.stores.prefetch import prefetched
 from bigsvm.stores.store import Dataset
 from bigsvm.training.memory import plan_memory
@@ -103,7 +102,7 @@ class RowsOutside:
         data = self._dataset
         if not self._seen:
             look_through(data)
-        hot_rows = HOT_ROWS * options.hot_set if options.schedule == "block" else 0
+        hot_rows = options.hot_set if options.schedule == "block" else 0
         weights = 3 * 8 if options.weighted else 0  # bytes a row
         plan = plan_memory(
             options.memory, data, hot_rows, weights, sums=sums, held=0, name="memory_limit"

@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 from numba import get_num_threads, njit, prange
 
+from bigsvm.files.sealed import InPieces
 from bigsvm.kernels.tiles import (
     LANES,
     PACK,
@@ -299,6 +300,32 @@ def _products(  # type: ignore[no-untyped-def]
                 if not is_whole:
                     out[:, first:stop] = beyond[:, : stop - first]
             begin = take(taken, _RUN)
+
+
+def diagonal(kernel: Kernel, rows: InPieces) -> np.ndarray:
+    """k(row, row), the same bits as in a column; float64."""
+    if kernel.name in ("rbf", "laplacian"):
+        return np.ones(rows.shape[0])
+    pieces = [
+        _diagonal(_plain(piece, np.float32), panels_of(piece), *kernel.parameters) for piece in rows
+    ]
+    return np.concatenate(pieces)
+
+
+@njit(cache=True, nogil=True)
+def _diagonal(rows, panels, kind, gamma, coef0, degree):  # type: ignore[no-untyped-def]
+    found = np.empty(rows.shape[0])
+    pack = np.zeros((1, rows.shape[1], PACK), np.float32)
+    no_norms = np.empty((0, LANES), np.float32)
+    values, others = np.empty((2, PACK * LANES), np.float32)
+    for i in range(rows.shape[0]):
+        pack[0, :, 0] = rows[i]
+        _tile(
+            panels, i // LANES, no_norms, pack, 0, no_norms, 1, kind, gamma, coef0, degree, values,
+            others,
+        )  # fmt: skip
+        found[i] = values[i % LANES]
+    return found
 
 
 @njit(cache=True, nogil=True)

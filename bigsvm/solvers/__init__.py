@@ -6,5 +6,6 @@ ARITHMETIC = 5
 TOLERANCE = 0.01
 # `schedule: auto` is exact up to so many patterns, block beyond.
 EXACT_UP_TO = 20_000
-# Patterns of a kind and class in a hot set of the block schedule.
-HOT_SET = 3072
+# The most patterns in a hot set of the block schedule: a step on them takes some dozens of
+# microseconds, and the kernel matrix of a full one is 1 GiB.
+HOT_SET = 16_384

@@ -1,17 +1,28 @@
-"""The `block` schedule: thousands of iterations for one pass over the data.
+"""The `block` schedule: subproblems are solved in memory; passes over the data find who joins.
 
-Choose a hot set of patterns near the extremes of the gradient; let the exact schedule loose on it
-alone; then one product with the patterns that moved brings the whole gradient up to date. The
-theorem of the paper still holds: the working set only grows, a joining pattern has a
-derivative of 0 or less, and the stop test is made on the whole, fresh gradient.
+Three nested levels, each with products of its own, so that no level waits for a larger one:
 
-The first hot set is a sample of the data: a model of it, however rough, saves dozens of passes. In
-the last one nobody waits to join and all that work are in: it is solved to the end, and the pass
-after it recomputes the gradient from alpha alone, as the end of a run asks for anyway.
+1. *All data.* One kernel product with the patterns that moved brings the whole gradient up to date.
+   That is a pass, and all that a pass is for is to find the idle patterns that join, and to test
+   for convergence.
+2. *The subproblem*: the working set, and the idle patterns that join or are near to it. It is
+   solved between two passes, whatever its size: to half of the margin while many wait to join, to
+   the tolerance once few do.
+3. *The hot set*: at most `hot_set` patterns of the subproblem, whose kernel columns are cached.
+   `conjugate.py` takes its steps there. A subproblem that fits is one hot set; of a larger one the
+   worst violators of both classes are solved in turn, each time to the target of the subproblem.
+
+A run begins on a sample that is solved outright, and goes on to samples four times as large, until
+all patterns are in play: a pass over a small sample costs little, and most support vectors of the
+whole problem are found there.
+
+The theorem of the paper still holds: the working set only grows, a pattern joins at a derivative of
+0 or less, and the stop test is made on the whole, up-to-date gradient.
 """
 
 from collections.abc import Callable, Iterator
 from copy import copy
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,59 +31,52 @@ from bigsvm.backends.gathered import Gathered
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.part import PartOfBackend
 from bigsvm.kernels import Kernel
-from bigsvm.solvers.column_cache import space_for_columns
-from bigsvm.solvers.exact import ExactSchedule, overflowed
-from bigsvm.solvers.hot_set import Excursion, HotSet, Wanted
+from bigsvm.solvers.block_solve import BlockSolve, GradientRequest
+from bigsvm.solvers.exact import overflowed
+from bigsvm.solvers.hot_columns import HotColumns
+from bigsvm.solvers.hot_steps import hot_steps
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.state import IDLE, SUPPORT, State, pieces
+from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, UNSEEN, WORKING, State, pieces
 
-# A hot set has at most so many patterns for each that its width names.
-HOT_ROWS = 6
-# Leave a hot set when its gap has come down to this share of the whole one: what comes after would
-# be undone by the next one.
-_ENOUGH = 0.7
-# The sample is a fourth of the data, if that fits, and is left after a sixth as many iterations:
-# what is piled up on few patterns for longer takes many steps to spread out again.
-_SAMPLED = 4
-_LEAVE_SAMPLE = 6
-# A third of the idle patterns are scouts, drawn from those that are classified well. Where so many
-# of them join the model has come too far from what is known of the rest: most would join that have
-# no need to. In the last hot set one is enough. But where classes overlap much some join at all
-# times: a pass is worth its price only after some iterations.
-_SCOUTS = 4
-_SCOUTS_TO_LEAVE = 1 / 48
-_WORTH_A_PASS = 1 / 8
-# No hot set is worked on for longer than so many iterations a pattern: what is done there is not
-# safe before the pass.
-_LONGEST = 2
-# After so many passes without a new lowest gap the hot set is too narrow: it is widened.
-_PATIENCE = 3
-_WIDEST = 8192
-
-
-class _Space:
-    """Memory kept from hot set to hot set: fresh memory is slow at first touch."""
-
-    def __init__(self) -> None:
-        self.floats = np.empty(0, np.float32)
+# Samples grow by this factor.
+_GROWTH = 4
+# The first sample, and the fewest patterns that may join at a pass: this share of a hot set.
+_FIRST = 4
+# Near misses go along with those that wait to join, up to this share of the working set.
+_NEAR = 4
+# While many wait to join, subproblems are solved to this share of the margin: who joins next
+# changes the rest of the solution anyway.
+_ROUGH = 0.5
+# Few wait to join when they are fewer than this share of the patterns in play: a sample is then
+# left, and of all data the subproblem is solved to the tolerance.
+_FEW_OF_SAMPLE = 1 / 50
+_FEW = 1 / 500
+# The pass computes the same gradient with other roundings.
+_ROUNDING = 0.999
 
 
 class BlockSchedule:
-    """Iterations on hot sets, a pass over the data after each.
+    """Subproblems solved in memory, a pass over the data after each.
 
     Parameters
     ----------
     problem : Problem
     kernel : Kernel
     memory : int
-        Bytes for a hot set: its rows, and as many of its kernel columns as fit.
+        Bytes for rows and kernel columns of subproblems and samples.
+    hot_set : int
+        The most patterns in a hot set. Part of the bits of a result; the memory is not.
     """
 
-    def __init__(self, problem: Problem, kernel: Kernel, memory: int) -> None:
+    def __init__(self, problem: Problem, kernel: Kernel, memory: int, hot_set: int) -> None:
         self._problem = problem
         self._kernel = kernel
-        self._space = _Space()
-        self._memory = memory
+        self._hot_set = hot_set
+        n, row = len(problem.y), 2 * 4 * problem.backend.d  # as gathered, and in a panel
+        self._rows_memory = memory // 4
+        reserved = min(row * 2 * hot_set, self._rows_memory) + min(row * n, self._rows_memory)
+        self._columns = HotColumns(kernel, memory - reserved, min(hot_set, n))
+        self._samples = _SampleBackend()
 
     def sibling(self, problem: Problem) -> "BlockSchedule":
         """The same for other labels of the same patterns, in the same memory."""
@@ -83,206 +87,243 @@ class BlockSchedule:
     def run(
         self, state: State, pause: Callable[[int], int] = lambda iteration: 2**62
     ) -> Iterator[State]:
-        """Take steps until the gap is closed.
+        """Take steps until convergence.
 
-        Yields `state` after each pass and now and then, and a state of its own, whose gradient is
-        not up to date, at the iterations that `pause` names in between; `state` itself is left
-        alone until the pass. Where a hot set would hold all patterns, it is the exact schedule.
+        Yields `state` after each pass and now and then, and a copy, whose gradient is not up to
+        date, at the iterations that `pause` names in between; `state` itself is changed by passes
+        only.
         """
-        problem = self._problem
-        closed = self.stop_test(state)
-        while not closed:
-            if self.holds_all(state):
-                yield from ExactSchedule(problem, self.space_for_all()).run(state, pause)
-                return
-            away = self.set_out(state)
-            hot = self.serve(away)
+        self.begin(state)
+        converged = self.stop_test(state)
+        while not converged:
+            block = self.select_block(state)
             due = pause(state.iteration)
-            for _ in self.steps(away, hot, pause):
-                if away.part.iteration >= due:
-                    yield away.ahead
-                    due = pause(away.part.iteration)
+            for _ in self.solve(block, pause):
+                if block.iteration >= due:
+                    yield block.preview_state
+                    due = pause(block.iteration)
                 else:
-                    yield state  # nothing new, but a moment to be interrupted at
-            closed = self.settle(away, self._product(away, hot))
-            del hot  # or it would be in memory beside the next
+                    yield state  # no new iterate; lets the caller check for interruption
+            converged = self.commit_block(block, self._gradient(block))
             yield state
 
-    def holds_all(self, state: State) -> bool:
-        """Whether a hot set would hold all patterns."""
-        return HOT_ROWS * state.hot_set >= len(self._problem.y)
+    def begin(self, state: State) -> None:
+        """Draw the first sample, where a run starts from one pattern and all are too many."""
+        in_play = int(np.count_nonzero(state.role >= IDLE))
+        if state.iteration or state.n_support > 1 or in_play <= self._hot_set:
+            return
+        sample = in_play
+        while sample > self._hot_set // _FIRST:
+            sample = max(1, sample // _GROWTH)
+        drawn = k_smallest(HashOrder(len(state.role)), state.role >= IDLE, sample)
+        unseen = state.role >= IDLE
+        unseen[drawn] = False
+        unseen[state.role == SUPPORT] = False
+        state.role[unseen] = UNSEEN
+        state.sample = sample
 
-    def set_out(self, state: State) -> Excursion:
-        """Choose a hot set."""
-        hot = self._choose(state)
-        return Excursion(state, hot, state.of(hot.index))
+    def select_block(self, state: State) -> BlockSolve:
+        """The working set, with the idle patterns that wait to join and those nearest to it."""
+        candidates, bar = self._candidates(state)
+        members = np.flatnonzero((state.role > IDLE) & ~candidates)
+        waiting = candidates & (state.gradient <= bar)
+        n_waiting = int(np.count_nonzero(waiting))
+        n_playing = len(members) + int(np.count_nonzero(candidates))
+        is_whole = n_playing <= self._hot_set
+        most = max(len(members), self._hot_set // _FIRST)
+        if is_whole:
+            joining = np.flatnonzero(candidates)
+        elif n_waiting > most:  # drawn, because the lowest are outliers
+            joining = k_smallest(HashOrder(len(waiting)), waiting, most)
+        else:
+            near = max(n_waiting, len(members) // _NEAR)
+            joining = k_smallest(state.gradient, candidates, near)
+        index = self._columns.arrange(np.union1d(members, joining))
+        sample, few = state.sample, n_waiting <= _FEW * n_playing
+        if sample and (is_whole or n_waiting <= _FEW_OF_SAMPLE * n_playing):
+            sample = self._larger(sample, np.count_nonzero(state.role != EXCLUDED))
+        is_rough = bool(state.sample) or not (is_whole or few)
+        return BlockSolve(
+            state, index, state.of(index), self._tolerances(is_rough), sample, state.level
+        )
 
-    def serve(self, away: Excursion) -> Backend:
-        """Its patterns: in memory; but where hot sets have been widened beyond it, from the data.
+    @staticmethod
+    def _larger(sample: int, all_patterns: int) -> int:
+        """The sample after one of this size; 0 for all patterns."""
+        larger = all_patterns
+        while larger // _GROWTH > sample:
+            larger //= _GROWTH
+        return 0 if larger == all_patterns else larger
 
-        That they are widened must not depend on the memory: it is part of the bits.
+    def _candidates(self, state: State) -> tuple[np.ndarray, float]:
+        """Who may join a subproblem, as a mask, and the derivative up to which they have to.
+
+        In `fw` all patterns work. Those outside of the support matter below the margin only.
         """
-        backend, index = self._problem.backend, away.hot.index
-        if self._rows_and_panels(away.state) + 2 * 4 * len(index) > self._memory:
+        if self._problem.algorithm == "fw":
+            return state.role == WORKING, state.level
+        return state.role == IDLE, 0.0
+
+    def _tolerances(self, is_rough: bool) -> tuple[float, float]:
+        rule = self._problem.stop_rule
+        relative, absolute = _ROUNDING * rule.relative, _ROUNDING * rule.absolute
+        return (max(_ROUGH, relative) if is_rough else relative), absolute
+
+    def solve(self, block: BlockSolve, pause: Callable[[int], int]) -> Iterator[None]:
+        """Take steps until the subproblem is solved; yields now and then, and where `pause` says."""
+        served = self._serve(self._problem.backend, block.index)
+        problem = self._problem.part(block.index, served)
+        if len(block.index) <= self._hot_set:
+            yield from self._steps(block, problem, block.index, pause)
+            return
+        while not self._is_solved(block):
+            hot = self._hot_patterns(block)
+            inner = BlockSolve(
+                block.part, hot, block.part.of(hot), block.tolerances, 0, block.quad_form
+            )
+            block.inner = inner
+            rows = self._serve(served, hot)
+            yield from self._steps(inner, problem.part(hot, rows), block.index[hot], pause)
+            block.inner, block.quad_form = None, inner.quad_form
+            change = inner.part.alpha - block.part.alpha[hot]
+            moved = np.flatnonzero(change)
+            block.part.gradient += problem.gradient_change(
+                hot[moved], change[moved], Gathered(rows, moved, served.rows_at_once)
+            )
+            block.part.alpha[hot], block.part.role[hot] = inner.part.alpha, inner.part.role
+            block.part.iteration, block.part.gap = inner.part.iteration, inner.part.gap
+            yield
+
+    def _steps(
+        self, block: BlockSolve, problem: Problem, index: np.ndarray, pause: Callable[[int], int]
+    ) -> Iterator[None]:
+        """Steps on a hot set, the patterns `index` of the data."""
+        self._columns.follow(index, problem.backend)
+        yield from hot_steps(block, problem, index, self._columns, self._kernel, pause)
+
+    def _is_solved(self, block: BlockSolve) -> bool:
+        part = block.part
+        forward = (part.role > IDLE) | ((part.role == IDLE) & (part.gradient <= 0))
+        waiting = (part.role == IDLE) & (part.gradient <= 0)
+        highest = part.gradient[part.role == SUPPORT].max()
+        part.gap = float(highest - part.gradient[forward].min())
+        block.quad_form = part.level
+        relative, absolute = block.tolerances
+        return not waiting.any() and part.gap <= relative * max(block.quad_form, 0.0) + absolute
+
+    def _hot_patterns(self, block: BlockSolve) -> np.ndarray:
+        """The worst violators: of either class the lowest and the highest derivatives.
+
+        Chosen over both classes together, one would fill the set, the next would swing back.
+        """
+        part, y = block.part, self._problem.y[block.index]
+        forward = (part.role > IDLE) | ((part.role == IDLE) & (part.gradient <= 0))
+        count = max(1, self._hot_set // 4)
+        chosen = []
+        for of_class in (y < 0, y > 0):
+            chosen.append(k_smallest(part.gradient, of_class & forward, count))
+            support = of_class & (part.role == SUPPORT)
+            chosen.append(k_smallest(part.gradient, support, count, sign=-1))
+        hot = np.unique(np.concatenate(chosen))
+        arranged = self._columns.arrange(np.sort(block.index[hot]))
+        by_pattern = np.argsort(block.index)
+        return by_pattern[np.searchsorted(block.index, arranged, sorter=by_pattern)]
+
+    def request(self, block: BlockSolve) -> GradientRequest:
+        """What `commit_block` needs of a pass."""
+        order = np.argsort(block.index)
+        index, alpha = block.index[order], block.part.alpha[order]
+        change = alpha - block.state.alpha[index]
+        moved, support = np.flatnonzero(change), np.flatnonzero(alpha)
+        # The support lies in the subproblem.
+        from_scratch = block.sample != block.state.sample or len(support) <= len(moved)
+        chosen, values = (support, alpha) if from_scratch else (moved, change)
+        rows = self._rows_in_play(block) if block.sample else None
+        return GradientRequest(index[chosen], values[chosen], from_scratch, block.sample, rows)
+
+    @staticmethod
+    def _rows_in_play(block: BlockSolve) -> np.ndarray:
+        """The patterns of the sample that the next pass is over."""
+        role = block.state.role
+        in_play = role >= IDLE
+        if block.sample != block.state.sample:
+            in_play[k_smallest(HashOrder(len(role)), role != EXCLUDED, block.sample)] = True
+        return np.flatnonzero(in_play)
+
+    def commit_block(self, block: BlockSolve, gradient: np.ndarray) -> bool:
+        """Bring the state up to date with a solved subproblem; whether the run has converged.
+
+        `gradient` is what was requested, of the patterns in play. It comes first: had it failed,
+        the state would still be that of the pass before.
+        """
+        state, index, part = block.state, block.index, block.part
+        request = self.request(block)
+        rows = slice(None) if request.rows is None else request.rows
+        if block.sample != state.sample:
+            here = np.zeros(len(state.role), bool)
+            here[rows] = True
+            here &= state.role == UNSEEN
+            state.role[here] = WORKING if self._problem.algorithm == "fw" else IDLE
+            state.sample = block.sample
+        if request.from_scratch:
+            state.gradient[rows] = gradient
+            off = float(np.abs(state.gradient[index] - part.gradient).max())
+            state.drift = None if state.sample else off
+        else:
+            state.gradient[rows] += gradient
+            state.drift = None
+        state.alpha[index] = part.alpha
+        state.role[index] = part.role
+        state.iteration = part.iteration
+        state.passes += 1
+        return self.stop_test(state)
+
+    def stop_test(self, state: State) -> bool:
+        """Note the gap; whether the run has converged."""
+        state.gap, converged = self._problem.stop_test(state, state.gradient)
+        if not np.isfinite(state.gap):
+            raise overflowed(state)
+        return converged and not state.sample
+
+    def _gradient(self, block: BlockSolve) -> np.ndarray:
+        """A pass over the data, or over a sample."""
+        problem, request = self._problem, self.request(block)
+        if request.from_scratch and request.rows is None:
+            alpha = np.zeros(len(problem.y))
+            alpha[request.index] = request.alpha
+            return problem.gradient(alpha)
+        moved = Gathered(problem.backend, request.index, problem.backend.rows_at_once)
+        if request.rows is None:
+            return problem.gradient_change(request.index, request.alpha, moved)
+        part = problem.part(request.rows, self.sample_backend(request))
+        return part.gradient_change(request.places, request.alpha, moved)
+
+    def sample_backend(self, request: GradientRequest) -> Backend:
+        """Serves the patterns of a sample."""
+        samples = self._samples
+        if samples.backend is None or samples.sample != request.sample:
+            samples.backend = None  # not two at once
+            assert request.rows is not None
+            samples.backend = self._serve(self._problem.backend, request.rows)
+            samples.sample = request.sample
+        return samples.backend
+
+    def _serve(self, backend: Backend, index: np.ndarray) -> Backend:
+        """Some patterns of a backend: in memory, or, where they do not fit, from it."""
+        if 2 * 4 * backend.d * len(index) > self._rows_memory:
             return PartOfBackend(backend, index, self._kernel)
         return InMemoryBackend(backend.gather(index), self._kernel, backend.kernel_values)
 
-    def steps(
-        self, away: Excursion, served: Backend, pause: Callable[[int], int]
-    ) -> Iterator[None]:
-        """Exact iterations on the hot set, until it has given what it has to give.
 
-        `served` serves its patterns.
-        """
-        hot, part = away.hot, away.part
-        problem = self._problem.part(hot.index, served)
-        taken = self._rows_and_panels(away.state) if isinstance(served, InMemoryBackend) else 0
-        schedule = ExactSchedule(problem, self._space_for(len(hot.index), taken))
-        # It must look at the very iteration from which it may leave: else the pauses would decide.
-        pause_or_leave = lambda i: min(  # noqa: E731
-            pause(i), hot.earliest if i < hot.earliest else max(i + 1, hot.last)
-        )
-        for _ in schedule.run(part, pause_or_leave, hot.leave_at, hot.scouts):
-            yield
-            if hot.is_done(part):
-                return
+@dataclass
+class _SampleBackend:
+    """Serves the sample that was asked for last."""
 
-    def wanted(self, away: Excursion) -> Wanted:
-        """What `settle` needs of a pass."""
-        if self._is_the_end(away):
-            alpha = away.ahead.alpha
-            support = np.flatnonzero(alpha)
-            return Wanted(support, alpha[support], afresh=True)
-        change = away.part.alpha - away.state.alpha[away.hot.index]
-        moved = np.flatnonzero(change)
-        return Wanted(away.hot.index[moved], change[moved], afresh=False)
-
-    def settle(self, away: Excursion, gradient: np.ndarray) -> bool:
-        """Bring the state up to date with what happened in the hot set; whether it may end there.
-
-        `gradient` is what was `wanted`. It comes first: had it failed, the state would still be
-        that of the pass before.
-        """
-        state, hot, part = away.state, away.hot, away.part
-        if self._is_the_end(away):
-            state.gradient = gradient
-            state.drift = float(np.abs(gradient[hot.index] - part.gradient).max())
-        else:
-            state.gradient += gradient
-            state.drift = None
-        state.alpha[hot.index] = part.alpha
-        state.role[hot.index] = part.role
-        state.iteration = part.iteration
-        state.passes += 1
-        closed = self.stop_test(state)
-        if not hot.went_too_far(part):  # else it was cut short, and the working set has grown
-            self._widen_if_stalled(state)
-        return closed
-
-    def _is_the_end(self, away: Excursion) -> bool:
-        # The final hot set holds the whole support, so its a'Qa is that of the problem.
-        threshold = self._problem.stop_rule.threshold(away.part.level)
-        return away.hot.is_final and away.part.gap <= threshold
-
-    def _product(self, away: Excursion, served: Backend) -> np.ndarray:
-        """A pass over the data."""
-        wanted = self.wanted(away)
-        if wanted.afresh:
-            return self._problem.gradient(away.ahead.alpha)
-        here = np.searchsorted(away.hot.index, wanted.index)
-        rows = Gathered(served, here, self._problem.backend.rows_at_once)
-        return self._problem.gradient_change(wanted.index, wanted.alpha, rows)
-
-    def _rows_and_panels(self, state: State) -> int:
-        """The bytes of a hot set of that width, at most."""
-        return 2 * 4 * HOT_ROWS * state.hot_set * self._problem.backend.d
-
-    def space_for_all(self) -> np.ndarray:
-        """Space for columns of all patterns."""
-        return self._space_for(len(self._problem.y), 0)
-
-    def _space_for(self, n: int, taken: int) -> np.ndarray:
-        """Space for columns of n patterns, the same from pass to pass; `taken` is not for it."""
-        wanted = space_for_columns(self._memory - taken, n)
-        kept = self._space.floats.nbytes
-        # What was written to stays in memory: beside wider hot sets the old space is too large.
-        if kept < wanted.nbytes or kept > max(self._memory - taken, wanted.nbytes):
-            self._space.floats = wanted
-        return self._space.floats[: len(wanted)]
-
-    def _choose(self, state: State) -> HotSet:
-        """Of either class idle patterns, the lowest working, the highest in the support.
-
-        Chosen over both classes together, one would fill the set, the next pass would swing back,
-        and so on. All that work are taken while they fit. Of the idle ones that wait to join some
-        are drawn, for the lowest are outliers, and a model of those is none of the rest; then come
-        the nearest to zero, and the scouts.
-        """
-        g, role, y, p = state.gradient, state.role, self._problem.y, state.hot_set
-        if state.passes == 0:
-            return self._sample(state)
-        idle, working = role == IDLE, role > IDLE
-        all_work = np.count_nonzero(working) <= 4 * p
-        is_final = bool(all_work and not (idle & (g <= 0)).any())
-        chosen = [np.flatnonzero(working)] if all_work else []
-        scouts = []
-        for of_class in (y < 0, y > 0):
-            here = of_class & idle
-            chosen.append(lowest(_Drawn(len(y)), here & (g <= 0), p // 2))
-            here[chosen[-1]] = False
-            chosen.append(lowest(g, here, p // 2 - len(chosen[-1])))
-            here[chosen[-1]] = False
-            scouts.append(lowest(_Drawn(len(y)), here & (g > 0), p // _SCOUTS))
-            if not all_work:
-                chosen.append(lowest(g, of_class & working, p))
-                chosen.append(lowest(g, of_class & (role == SUPPORT), p, sign=-1))
-        index = np.unique(np.concatenate([*chosen, *scouts]))
-        is_scout = np.isin(index, np.concatenate(scouts))
-        few = max(1, round(_SCOUTS_TO_LEAVE * np.count_nonzero(is_scout)))
-        return HotSet(
-            index,
-            leave_at=self._leave_at(state, is_final),
-            last=state.iteration + _LONGEST * len(index),
-            scouts=is_scout,
-            patience=1 if is_final else few,
-            earliest=state.iteration + int(_WORTH_A_PASS * p),
-            is_final=is_final,
-        )
-
-    def _leave_at(self, state: State, is_final: bool) -> float:
-        gap = state.gap
-        if not is_final:
-            return _ENOUGH * gap
-        # A long way to go is gone in stages: who joins late makes the end of it worthless.
-        return gap / 10 if gap > 100 * self._problem.stop_rule.threshold(state.level) else -np.inf
-
-    def _sample(self, state: State) -> HotSet:
-        """Patterns drawn by a fixed rule, as many of either class."""
-        y, takes_part = self._problem.y, self._problem.signs != 0
-        count = max(1, min(len(y) // _SAMPLED, HOT_ROWS * state.hot_set) // 2)
-        drawn = _Drawn(len(y))
-        chosen = [lowest(drawn, of_class & takes_part, count) for of_class in (y < 0, y > 0)]
-        index = np.unique(np.concatenate([*chosen, np.flatnonzero(state.role == SUPPORT)]))
-        last = state.iteration + max(1, len(index) // _LEAVE_SAMPLE)
-        return HotSet(index, -np.inf, last, scouts=np.zeros(len(index), bool))
-
-    def _widen_if_stalled(self, state: State) -> None:
-        if state.gap < state.lowest_gap:
-            state.lowest_gap, state.stalled = state.gap, 0
-            return
-        state.stalled += 1
-        if state.stalled >= _PATIENCE and state.hot_set < _WIDEST:
-            state.hot_set, state.stalled = min(2 * state.hot_set, _WIDEST), 0
-
-    def stop_test(self, state: State) -> bool:
-        """Note the gap; whether the run may end there."""
-        state.gap, closed = self._problem.stop_test(state, state.gradient)
-        if not np.isfinite(state.gap):
-            raise overflowed(state)
-        return closed
+    sample: int = 0
+    backend: Backend | None = None
 
 
-class _Drawn:
+class HashOrder:
     """A number for each of n patterns, without order, always the same."""
 
     def __init__(self, n: int) -> None:
@@ -292,13 +333,20 @@ class _Drawn:
         return self._n
 
     def __getitem__(self, index: np.ndarray) -> np.ndarray:
-        return index.astype(np.uint32) * np.uint32(2654435761)  # modulo 2^32
+        # The finalizer of MurmurHash3: every bit of the index changes every bit of the number.
+        h = index.astype(np.uint32)
+        h ^= h >> np.uint32(16)
+        h *= np.uint32(0x85EBCA6B)
+        h ^= h >> np.uint32(13)
+        h *= np.uint32(0xC2B2AE35)
+        h ^= h >> np.uint32(16)
+        return h
 
 
-def lowest(
-    values: np.ndarray | _Drawn, eligible: np.ndarray, count: int, sign: int = 1
+def k_smallest(
+    values: np.ndarray | HashOrder, eligible: np.ndarray, count: int, sign: int = 1
 ) -> np.ndarray:
-    """The indices of the `count` lowest eligible values, in order of index (sign -1: highest).
+    """The indices of the `count` smallest eligible values, ascending (sign -1: largest).
 
     Among equals the lower index goes first. Only the value at the border is taken from numpy's
     partition, whose order of equals differs between machines.

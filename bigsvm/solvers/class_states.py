@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bigsvm.solvers.hot_set import Excursion
+from bigsvm.solvers.block_solve import BlockSolve
 from bigsvm.solvers.state import IDLE, SUPPORT, State
 
 
@@ -21,7 +21,7 @@ class ClassStates:
     passes : int
         Over the data; one serves all classes that wait for it.
     away : mapping
-        Of the block schedule: the classes that are ahead of their state, by their number.
+        Of the block schedule: the subproblems of classes that are ahead of their state.
     closed : set
         The classes that are done.
     """
@@ -31,20 +31,20 @@ class ClassStates:
 
     classes: list[State]
     passes: int = 0
-    away: Mapping[int, Excursion] = field(default_factory=dict)
+    away: Mapping[int, BlockSolve] = field(default_factory=dict)
     closed: set[int] = field(default_factory=set)
 
     def now(self, k: int) -> State:
         """Class k as it is now; where it is away this is a copy, its gradient left behind."""
-        return self.away[k].ahead if k in self.away else self.classes[k]
+        return self.away[k].preview_state if k in self.away else self.classes[k]
 
     def level(self, k: int) -> float:
         """a'Qa of class k now."""
-        return self.away[k].level() if k in self.away else self.classes[k].level
+        return self.away[k].quad_form if k in self.away else self.classes[k].level
 
     def iterations(self, k: int) -> int:
         """The steps that class k has taken."""
-        return self.away[k].part.iteration if k in self.away else self.classes[k].iteration
+        return self.away[k].iteration if k in self.away else self.classes[k].iteration
 
     @property
     def iteration(self) -> int:
@@ -66,7 +66,7 @@ class ClassStates:
         role = self.classes[k].role
         if k in self.away:
             role = role.copy()
-            role[self.away[k].hot.index] = self.away[k].part.role
+            role[self.away[k].index] = self.away[k].role
         return role
 
     def support(self) -> np.ndarray:

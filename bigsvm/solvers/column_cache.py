@@ -14,7 +14,7 @@ BATCH = 24
 _WAITING = 3 / 4
 # A guess that is not used within so many fetches is given up.
 _PATIENCE = 512
-_EMPTY, _GUESSED, _NEEDED = -1, -2, -3
+EMPTY, _GUESSED, _NEEDED = -1, -2, -3
 
 
 def space_for_columns(nbytes: int, n: int) -> np.ndarray:
@@ -49,7 +49,7 @@ class ColumnCache:
         capacity = min(len(space) // backend.n, backend.n)
         self.columns = space[: capacity * backend.n].reshape(capacity, backend.n)
         self.slot = np.full(backend.n, -1, np.int32)
-        self.last_used = np.full(capacity, _EMPTY, np.int64)
+        self.last_used = np.full(capacity, EMPTY, np.int64)
         self.now = 0
         self._backend = backend
         self._owner = np.full(capacity, -1, np.int64)
@@ -87,9 +87,9 @@ def _choose(s, v, gradient, role, slot, last_used, owner, fetched, now):  # type
     wanted = np.concatenate((missing[:count], guesses))
     slots = _first_to_go(last_used, fetched, now - _PATIENCE, len(wanted))
     for k in slots:
-        if last_used[k] != _EMPTY:
+        if last_used[k] != EMPTY:
             slot[owner[k]] = -1
-            last_used[k] = _EMPTY
+            last_used[k] = EMPTY
     return wanted, slots
 
 
@@ -113,7 +113,7 @@ def _first_to_go(last_used, fetched, stale, count):  # type: ignore[no-untyped-d
     rank, slots = np.full(count, -np.inf), np.full(count, -1)
     for i in range(len(last_used)):
         used = last_used[i]
-        if used == _EMPTY:
+        if used == EMPTY:
             merit = 2 * far
         elif used == _GUESSED:
             merit = (far if fetched[i] < stale else -far) - fetched[i]

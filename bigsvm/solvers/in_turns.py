@@ -11,9 +11,9 @@ import numpy as np
 
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.block import BlockSchedule
+from bigsvm.solvers.block_solve import BlockSolve, GradientRequest
 from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.exact import ExactSchedule
-from bigsvm.solvers.hot_set import Excursion
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import ROWS
 
@@ -75,38 +75,46 @@ class ExactInTurns:
 
 
 class BlockInTurns:
-    """The block schedule: every class works on a hot set of its own, then one pass serves all.
+    """The block schedule: every class solves a subproblem of its own, then one pass serves all.
 
     Parameters
     ----------
     problem : OneVsRest
     kernel : Kernel
     memory : int
-        Bytes for a hot set; the classes use them one after the other.
+        Bytes for subproblems; the classes use them one after the other.
+    hot_set : int
+        See `BlockSchedule`.
     limit : int
         Of the iterations of each class.
     """
 
     def __init__(
-        self, problem: OneVsRest, kernel: Kernel, memory: int, limit: int = _NO_LIMIT
+        self,
+        problem: OneVsRest,
+        kernel: Kernel,
+        memory: int,
+        hot_set: int,
+        limit: int = _NO_LIMIT,
     ) -> None:
-        first = BlockSchedule(problem.classes[0], kernel, memory)
+        first = BlockSchedule(problem.classes[0], kernel, memory, hot_set)
         self._schedules = [first.sibling(of_class) for of_class in problem.classes]
         self._problem = problem
         self._limit = limit
 
     def run(self, states: ClassStates, pause: Pause = _never) -> Iterator[ClassStates]:
-        """Take steps until the gap of every class is closed or the limit reached.
+        """Take steps until every class has converged or reached the limit.
 
         Yields now and then, at the iterations (of all classes together) that `pause` names, and
         after each pass; where classes are away, `states` itself is left alone until the pass.
         """
         states.closed.clear()
         for k, state in enumerate(states.classes):
+            self._schedules[k].begin(state)
             if self._schedules[k].stop_test(state):
                 states.closed.add(k)
-        away: dict[int, Excursion] = {}  # waiting for a pass, or for ever at the limit
-        waiting: dict[int, np.ndarray] = {}  # the patterns that moved
+        away: dict[int, BlockSolve] = {}  # waiting for a pass, or for ever at the limit
+        waiting: dict[int, GradientRequest] = {}
         while True:
             going = self._going(states, away)
             if waiting and not going:
@@ -115,27 +123,19 @@ class BlockInTurns:
             if not going:
                 break
             k = min(going, key=lambda k: (states.classes[k].passes, k))
-            if self._schedules[k].holds_all(states.classes[k]):
-                if waiting:
-                    yield self._pass(states, away, waiting)
-                wide = {k for k in going if self._schedules[k].holds_all(states.classes[k])}
-                space = self._schedules[k].space_for_all()
-                exact = ExactInTurns(self._problem, space, self._limit)
-                yield from exact.run(replace(states, away=dict(away)), pause, wide)
+            block = self._schedules[k].select_block(states.classes[k])
+            yield from self._work(k, block, replace(states, away={**away, k: block}), pause)
+            away[k] = block
+            if block.iteration >= self._limit:
                 continue
-            out = self._schedules[k].set_out(states.classes[k])
-            yield from self._work(k, out, replace(states, away={**away, k: out}), pause)
-            if out.part.iteration >= self._limit:
-                away[k] = out
-                continue
-            moved = self._schedules[k].wanted(out).index
-            rows = np.concatenate([moved, *waiting.values()])
+            request = self._schedules[k].request(block)
+            rows = np.concatenate([request.index, *(other.index for other in waiting.values())])
             if waiting and len(np.unique(rows)) > ROWS:
                 yield self._pass(states, away, waiting)
-            away[k], waiting[k] = out, moved
+            waiting[k] = request
         yield replace(states, away=dict(away))
 
-    def _going(self, states: ClassStates, away: dict[int, Excursion]) -> set[int]:
+    def _going(self, states: ClassStates, away: dict[int, BlockSolve]) -> set[int]:
         """The classes that can take steps."""
         return {
             k
@@ -144,27 +144,32 @@ class BlockInTurns:
         }
 
     def _work(
-        self, k: int, out: Excursion, now: ClassStates, pause: Pause
+        self, k: int, block: BlockSolve, now: ClassStates, pause: Pause
     ) -> Iterator[ClassStates]:
-        """Steps on the hot set of class k."""
-        others = now.iteration - out.part.iteration
-        served = self._schedules[k].serve(out)
+        """Steps on the subproblem of class k."""
+        others = now.iteration - block.iteration
         until = lambda i: min(pause(others + i) - others, self._limit)  # noqa: E731
-        for _ in self._schedules[k].steps(out, served, until):
+        for _ in self._schedules[k].solve(block, until):
             yield now
-            if out.part.iteration >= self._limit:
+            if block.iteration >= self._limit:
                 return
 
     def _pass(
-        self, states: ClassStates, away: dict[int, Excursion], waiting: dict[int, np.ndarray]
+        self,
+        states: ClassStates,
+        away: dict[int, BlockSolve],
+        waiting: dict[int, GradientRequest],
     ) -> ClassStates:
-        """Bring the classes that wait up to date; `waiting` is empty then."""
-        wanted = {k: self._schedules[k].wanted(away[k]) for k in waiting}
-        gradients = self._problem.gradients(wanted)
-        for k in wanted:
-            gradient = gradients[k].copy() if wanted[k].afresh else gradients[k]
-            if self._schedules[k].settle(away.pop(k), gradient):
-                states.closed.add(k)
+        """Bring the classes that wait up to date, those on the same sample by the same pass."""
+        for sample in sorted({request.sample for request in waiting.values()}):
+            group = {k: request for k, request in waiting.items() if request.sample == sample}
+            one = next(iter(group))
+            served = self._schedules[one].sample_backend(group[one]) if sample else None
+            gradients = self._problem.gradients(group, served)
+            for k, request in group.items():
+                gradient = gradients[k].copy() if request.from_scratch else gradients[k]
+                if self._schedules[k].commit_block(away.pop(k), gradient):
+                    states.closed.add(k)
+            states.passes += 1
         waiting.clear()
-        states.passes += 1
         return replace(states, away=dict(away))

@@ -14,7 +14,7 @@ from bigsvm.backends import Backend
 from bigsvm.backends.gathered import Gathered
 from bigsvm.preparation.labels import signs_of
 from bigsvm.solvers.class_states import ClassStates
-from bigsvm.solvers.hot_set import Wanted
+from bigsvm.solvers.block_solve import GradientRequest
 from bigsvm.solvers.problem import ROWS, Problem, Verified, column_of, largest_difference
 from bigsvm.solvers.stop_rule import StopRule
 
@@ -59,53 +59,69 @@ class OneVsRest:
         """How many sums a pass makes of every kernel value."""
         return len(self.classes)
 
-    def start(self, initial: int, hot_set: int = 0) -> ClassStates:
+    def start(self, initial: int) -> ClassStates:
         """The states with all weight on one pattern; one kernel column serves all classes."""
         initial = self.classes[0].taking_part(initial)  # a weight of 0 concerns all classes
         column = column_of(initial, self.backend)
-        states = [problem.start_at(initial, column, hot_set) for problem in self.classes]
+        states = [problem.start_at(initial, column) for problem in self.classes]
         for problem, state in zip(self.classes, states, strict=True):
             state.gap, _ = problem.stop_test(state, state.gradient)
         return ClassStates(states)
 
-    def gradients(self, wanted: Mapping[int, Wanted]) -> dict[int, np.ndarray]:
-        """What each class (by its number) wants of a pass; the pass is made once for all.
+    def gradients(
+        self, requests: Mapping[int, GradientRequest], served: Backend | None = None
+    ) -> dict[int, np.ndarray]:
+        """What each class (by its number) requests of a pass; the pass is made once for all.
 
-        Each result is the same bits as if it were the only one. More rows than fit are an exception
-        to both: what is wanted afresh then takes a pass of its own, in pieces.
+        `served` serves the sample that the requests are for, where they are for one. Each result is
+        the same bits as if it were the only one. More rows than fit are an exception to both: what
+        is requested from scratch then takes a pass of its own, in pieces.
         """
-        rows = np.unique(np.concatenate([w.index for w in wanted.values()]))
-        afresh = {k: w for k, w in wanted.items() if w.afresh}
-        if len(rows) <= ROWS or not afresh:
-            return self._gradients(wanted, [rows])
-        changes = {k: w for k, w in wanted.items() if not w.afresh}
+        rows = np.unique(np.concatenate([request.index for request in requests.values()]))
+        from_scratch = {k: request for k, request in requests.items() if request.from_scratch}
+        if len(rows) <= ROWS or not from_scratch or served is not None:
+            return self._gradients(requests, [rows], served)
+        changes = {k: request for k, request in requests.items() if not request.from_scratch}
         found = self.gradients(changes) if changes else {}
-        rows = np.unique(np.concatenate([w.index for w in afresh.values()]))
+        rows = np.unique(np.concatenate([request.index for request in from_scratch.values()]))
         pieces = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
-        return found | self._gradients(afresh, pieces)
+        return found | self._gradients(from_scratch, pieces)
 
     def _gradients(
-        self, wanted: Mapping[int, Wanted], pieces: list[np.ndarray]
+        self,
+        requests: Mapping[int, GradientRequest],
+        pieces: list[np.ndarray],
+        served: Backend | None = None,
     ) -> dict[int, np.ndarray]:
-        sums = self._sums(wanted, pieces[0])
+        sums = self._sums(requests, pieces[0], served or self.backend)
         for rows in pieces[1:]:
-            sums += self._sums(wanted, rows)
+            sums += self._sums(requests, rows, served or self.backend)
         return {
-            k: self.classes[k].of_product(products, w.index, w.alpha)
-            for products, (k, w) in zip(sums, wanted.items(), strict=True)
+            k: self._gradient(k, request, products, served)
+            for products, (k, request) in zip(sums, requests.items(), strict=True)
         }
 
-    def _sums(self, wanted: Mapping[int, Wanted], rows: np.ndarray) -> np.ndarray:
-        """The kernel products (class, pattern) with what is wanted of the patterns `rows`."""
+    def _gradient(
+        self, k: int, request: GradientRequest, product: np.ndarray, served: Backend | None
+    ) -> np.ndarray:
+        problem, index = self.classes[k], request.index
+        if served is not None and request.rows is not None:
+            problem, index = problem.part(request.rows, served), request.places
+        return problem.of_product(product, index, request.alpha)
+
+    def _sums(
+        self, requests: Mapping[int, GradientRequest], rows: np.ndarray, served: Backend
+    ) -> np.ndarray:
+        """The kernel products (class, pattern served) with what is requested of patterns `rows`."""
         if len(rows) == 0:
-            return np.zeros((len(wanted), self.backend.n))
-        coef = np.zeros((len(rows), len(wanted)))
-        for column, (k, w) in enumerate(wanted.items()):
-            here = np.isin(w.index, rows, assume_unique=True)
-            index, alpha = w.index[here], w.alpha[here]
+            return np.zeros((len(requests), served.n))
+        coef = np.zeros((len(rows), len(requests)))
+        for column, (k, request) in enumerate(requests.items()):
+            here = np.isin(request.index, rows, assume_unique=True)
+            index, alpha = request.index[here], request.alpha[here]
             coef[np.searchsorted(rows, index), column] = self.classes[k].dual_coef(index, alpha)
         gathered = Gathered(self.backend, rows, self.backend.rows_at_once)
-        return self.backend.matvec(gathered, coef)
+        return served.matvec(gathered, coef)
 
     def relative_gap(self, states: ClassStates) -> float:
         """The largest of all classes; see `Problem`."""
@@ -132,14 +148,14 @@ class OneVsRest:
         For a class that was ahead, the drift is that of its hot set: no other derivative was known.
         """
         ends = [final.now(k) for k in range(len(self.classes))]
-        wanted = {}
+        requests = {}
         for k, state in enumerate(ends):
             if state.drift is None:
                 support = np.flatnonzero(state.alpha)
-                wanted[k] = Wanted(support, state.alpha[support], afresh=True)
-        for k, gradient in (self.gradients(wanted) if wanted else {}).items():
+                requests[k] = GradientRequest(support, state.alpha[support], from_scratch=True)
+        for k, gradient in (self.gradients(requests) if requests else {}).items():
             known = final.away[k].part.gradient if k in final.away else ends[k].gradient
-            there = gradient[final.away[k].hot.index] if k in final.away else gradient
+            there = gradient[final.away[k].index] if k in final.away else gradient
             drift = largest_difference(there, known)
             ends[k] = replace(ends[k], gradient=gradient, drift=drift)
         tests = [

@@ -121,10 +121,10 @@ class Problem:
         """How many sums a pass makes of every kernel value."""
         return 1
 
-    def start(self, initial: int, hot_set: int = 0) -> State:
+    def start(self, initial: int) -> State:
         """The state with all weight on one pattern: `initial`, or the next that takes part."""
         initial = self.taking_part(initial)
-        return self.start_at(initial, column_of(initial, self.backend), hot_set)
+        return self.start_at(initial, column_of(initial, self.backend))
 
     def taking_part(self, initial: int) -> int:
         """The pattern `initial`, or the next that takes part."""
@@ -133,7 +133,7 @@ class Problem:
         taking_part = np.flatnonzero(self.signs)
         return int(taking_part[np.searchsorted(taking_part, initial) % len(taking_part)])
 
-    def start_at(self, initial: int, column: np.ndarray, hot_set: int = 0) -> State:
+    def start_at(self, initial: int, column: np.ndarray) -> State:
         """The state with all weight on one pattern, given its kernel column."""
         q = column.astype(np.float64)
         q += self.intercept
@@ -142,11 +142,11 @@ class Problem:
         q[initial] += 1.0 / self._C_of(initial)
         alpha = np.zeros(len(q))
         alpha[initial] = 1.0
-        return State(alpha, q, self._roles(alpha), hot_set=hot_set)
+        return State(alpha, q, self._roles(alpha))
 
-    def state_at(self, alpha: np.ndarray, hot_set: int = 0) -> State:
+    def state_at(self, alpha: np.ndarray) -> State:
         """The state at a point of the simplex; in `mfw`, only its support is in the working set."""
-        return State(alpha, self.gradient(alpha), self._roles(alpha), hot_set=hot_set)
+        return State(alpha, self.gradient(alpha), self._roles(alpha))
 
     def gradient(self, alpha: np.ndarray) -> np.ndarray:
         """Q alpha, computed from alpha alone."""

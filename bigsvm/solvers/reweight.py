@@ -59,7 +59,7 @@ class Reweighting:
         problem.ask(margin)
         a *= margin
         a /= a.sum()
-        begun = problem.state_at(a, solved.hot_set)
+        begun = problem.state_at(a)
         return replace(
             begun,
             iteration=solved.iteration,

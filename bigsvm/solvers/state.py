@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numba import njit
 
-# Takes no part (weight 0, or held out of training); outside the working set; inside it; inside
-# with alpha > 0. The first two differ, because an idle pattern joins at a derivative of 0, and that
-# is the derivative of a pattern without weight.
-EXCLUDED, IDLE, WORKING, SUPPORT = -1, 0, 1, 2
+# Not in the sample that the block schedule is working on; takes no part (weight 0, or held out of
+# training); outside the working set; inside it; inside with alpha > 0. Idle and excluded patterns
+# differ, because an idle one joins at a derivative of 0, and that is the derivative of a pattern
+# without weight.
+UNSEEN, EXCLUDED, IDLE, WORKING, SUPPORT = -2, -1, 0, 1, 2
 
 
 @njit(cache=True, nogil=True)
@@ -53,16 +54,16 @@ class State:
     gradient : (n,) float64
         Q alpha.
     role : (n,) int8
-        EXCLUDED, IDLE, WORKING or SUPPORT. In `fw` nothing is idle.
+        UNSEEN, EXCLUDED, IDLE, WORKING or SUPPORT. In `fw` nothing is idle.
     iteration, passes : int
         Steps taken; passes over the data that kept the gradient up to date.
     gap : float
         g_v - g_s as the last stop test saw it.
     drift : float or None
         Where the gradient was just recomputed from alpha alone: how far the running one was off.
-    hot_set, lowest_gap, stalled
-        Of the block schedule: the width of its hot sets, which it widens after some passes
-        (`stalled`) without a new lowest gap.
+    sample : int
+        Of the block schedule: the patterns in play while it works on a sample; 0 for all. The
+        derivatives of the others are not known.
     round : int
         Of a re-weighted SVM, counted from 1.
     margin : (n,) float64 or None
@@ -76,9 +77,7 @@ class State:
     passes: int = 0
     gap: float = float("inf")
     drift: float | None = None
-    hot_set: int = 0
-    lowest_gap: float = float("inf")
-    stalled: int = 0
+    sample: int = 0
     round: int = 1
     margin: np.ndarray | None = None
 
@@ -87,7 +86,7 @@ class State:
         return State(self.alpha[index], self.gradient[index], self.role[index], self.iteration)
 
     def with_part(self, index: np.ndarray, part: "State") -> "State":
-        """A copy in which some patterns have gone ahead; the gradient is left behind."""
+        """A copy with the coefficients of a part that is ahead; its gradient is not up to date."""
         ahead = replace(self, alpha=self.alpha.copy(), role=self.role.copy())
         ahead.alpha[index], ahead.role[index] = part.alpha, part.role
         ahead.iteration, ahead.gap, ahead.drift = part.iteration, part.gap, None

@@ -15,7 +15,7 @@ from bigsvm.kernels import Kernel, warm_up
 from bigsvm.preparation.data_sets import as_seen_from_anywhere, with_absolute_paths
 from bigsvm.preparation.labels import sums_of
 from bigsvm.solvers import ARITHMETIC, EXACT_UP_TO
-from bigsvm.solvers.block import HOT_ROWS, BlockSchedule
+from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.in_turns import BlockInTurns, ExactInTurns
@@ -77,7 +77,7 @@ def set_up(
         backend.kernel_values.total = saved.kernel_values
     margin = weights.margin if saved is None or saved.state.margin is None else saved.state.margin
     problem, schedule = _problem(config, dataset, kernel, backend, memory, weights.C, margin)
-    state = saved.state if saved else problem.start(initial, solver.hot_set)
+    state = saved.state if saved else problem.start(initial)
 
     if fresh:  # not before all that can be wrong has been seen to be right
         run_dir.clear()
@@ -166,7 +166,7 @@ def _backend(
     memory = plan_memory(
         solver.memory_limit + held,
         dataset,
-        HOT_ROWS * solver.hot_set if solver.schedule == "block" else 0,
+        solver.hot_set if solver.schedule == "block" else 0,
         bytes_a_pattern(config.model) * sums,
         sums=sums,
     )
@@ -204,9 +204,9 @@ def _problem(
         problem = Problem(backend, dataset.labels(), *what)
         if exact:
             return problem, ExactSchedule(problem, space)
-        return problem, BlockSchedule(problem, kernel, memory.solver)
+        return problem, BlockSchedule(problem, kernel, memory.solver, solver.hot_set)
     classes = OneVsRest(backend, dataset.labels(), sums, *what)
     limit = solver.max_iterations  # of each class
     if exact:
         return classes, ExactInTurns(classes, space, limit)
-    return classes, BlockInTurns(classes, kernel, memory.solver, limit)
+    return classes, BlockInTurns(classes, kernel, memory.solver, solver.hot_set, limit)

@@ -1,0 +1,84 @@
+"""A part of the patterns that is ahead of the others until the next pass over the data."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bigsvm.solvers.state import State
+
+
+@dataclass
+class BlockSolve:
+    """A subproblem that is being solved, or was: its patterns are ahead of the rest.
+
+    Attributes
+    ----------
+    state : State
+        As the last pass left it.
+    index : (m,) int64
+        The patterns of the subproblem.
+    part : State
+        The iterate of the subproblem. Its arrays are updated in place.
+    tolerances : tuple of float
+        Solved when gap <= tolerances[0] * a'Qa + tolerances[1] and no pattern waits to join.
+    sample : int
+        The patterns that the next pass is over; 0 for all. See `State.sample`.
+    quad_form : float
+        a'Qa now.
+    inner : BlockSolve or None
+        The hot set that is ahead of `part`, where the subproblem is too large for one.
+    """
+
+    state: State
+    index: np.ndarray
+    part: State
+    tolerances: tuple[float, float]
+    sample: int
+    quad_form: float
+    inner: "BlockSolve | None" = field(default=None)
+
+    @property
+    def iteration(self) -> int:
+        """Steps taken, with those of the hot set."""
+        return self.part.iteration if self.inner is None else self.inner.iteration
+
+    @property
+    def role(self) -> np.ndarray:
+        """The roles of the patterns of the subproblem now."""
+        return self._preview_part().role
+
+    @property
+    def preview_state(self) -> State:
+        """A copy of the state as it is now, but for its gradient."""
+        return self.state.with_part(self.index, self._preview_part())
+
+    def _preview_part(self) -> State:
+        return self.part if self.inner is None else self.inner.preview_state
+
+
+@dataclass(frozen=True)
+class GradientRequest:
+    """What a pass is asked for: the gradient of this alpha, or what this change adds to it.
+
+    Attributes
+    ----------
+    index, alpha : (q,) arrays
+        Patterns in ascending order, and their alpha, or the change of it.
+    from_scratch : bool
+        The gradient itself, not a change.
+    sample : int
+        How many patterns the pass is over; 0 for all. See `State.sample`.
+    rows : (sample,) int64 or None
+        Those patterns, ascending; None for all.
+    """
+
+    index: np.ndarray
+    alpha: np.ndarray
+    from_scratch: bool
+    sample: int = 0
+    rows: np.ndarray | None = None
+
+    @property
+    def places(self) -> np.ndarray:
+        """Where the patterns `index` are among `rows`."""
+        return self.index if self.rows is None else np.searchsorted(self.rows, self.index)

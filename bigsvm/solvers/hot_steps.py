@@ -1,0 +1,107 @@
+"""Steps on a hot set: from the state of a subproblem to compiled code, and columns for it."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from bigsvm.backends.gathered import Gathered
+from bigsvm.kernels import LANES, Kernel, diagonal
+from bigsvm.solvers.block_solve import BlockSolve
+from bigsvm.solvers.conjugate import (
+    AWAY,
+    CACHE_MISS,
+    CONVERGED,
+    FORWARD,
+    GAP,
+    NUMERICAL_FAILURE,
+    QUAD_FORM,
+    Point,
+    conjugate_steps,
+    find_nodes,
+    new_direction,
+)
+from bigsvm.solvers.exact import overflowed
+from bigsvm.solvers.hot_columns import HotColumns
+from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.state import EXCLUDED
+
+# Patterns swept over in one compiled call, some dozens of milliseconds.
+_BURST = 2**24
+
+
+def hot_steps(
+    block: BlockSolve,
+    problem: Problem,
+    index: np.ndarray,
+    columns: HotColumns,
+    kernel: Kernel,
+    pause: Callable[[int], int],
+) -> Iterator[None]:
+    """Take steps on the patterns of `block` until its tolerances are met.
+
+    Yields, with `block` up to date, at the iteration ``pause(iteration)`` names as the next, and
+    now and then in between.
+
+    Parameters
+    ----------
+    block : BlockSolve
+    problem : Problem
+        That of its patterns.
+    index : (m,) int64
+        Their numbers in the data.
+    columns : HotColumns
+        Has followed to them.
+    kernel : Kernel
+    pause : callable
+    """
+    part, m = block.part, len(index)
+    point = _point(block, problem, index, kernel)
+    part.alpha, part.gradient, part.role = point.alpha[:m], point.gradient[:m], point.role[:m]
+    direction = new_direction(len(point.alpha), block.quad_form)
+    find_nodes(point, direction)
+    burst = max(1, _BURST // len(point.alpha))
+    until = part.iteration + burst
+    while True:
+        why, part.iteration = conjugate_steps(
+            point,
+            direction,
+            columns.at_hand,
+            block.tolerances,
+            columns.now,
+            part.iteration,
+            min(until, pause(part.iteration)),
+        )
+        part.gap, block.quad_form = float(direction.numbers[GAP]), float(direction.numbers[QUAD_FORM])
+        if why == CONVERGED:
+            return
+        if why == NUMERICAL_FAILURE:
+            raise overflowed(part)
+        if why == CACHE_MISS:
+            forward, away = direction.nodes[FORWARD], direction.nodes[AWAY]
+            columns.fetch(forward, away, point.gradient, point.role)
+        else:
+            until = part.iteration + burst
+        yield
+
+
+def _point(block: BlockSolve, problem: Problem, index: np.ndarray, kernel: Kernel) -> Point:
+    part, m = block.part, len(index)
+    padding = -m % LANES
+
+    def padded(values: np.ndarray, kind: type, filler: float) -> np.ndarray:
+        return np.concatenate([values, np.full(padding, filler)]).astype(kind)
+
+    signs = problem.signs.astype(np.float64)
+    inverse_C = 1.0 / np.broadcast_to(problem.C, m)
+    rows = Gathered(problem.backend, np.arange(m), problem.backend.rows_at_once)
+    q = signs * signs * (diagonal(kernel, rows) + problem.intercept) + inverse_C
+    return Point(
+        padded(part.alpha, np.float64, 0.0),
+        padded(part.gradient, np.float64, 0.0),
+        padded(part.role, np.int8, EXCLUDED),
+        padded(index, np.int64, np.iinfo(np.int64).max),
+        padded(signs, np.float64, 0.0),
+        padded(inverse_C, np.float64, 0.0),
+        padded(q, np.float64, 1.0),
+        float(problem.intercept),
+    )

@@ -1,0 +1,132 @@
+"""The two sweeps over a subproblem that a conjugate pairwise step makes, in LLVM vectors."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+from bigsvm.kernels.simd import WIDTH, Vectors, each_vector
+from bigsvm.solvers.state import IDLE, SUPPORT
+
+# Patterns whose extremes are noted together, so that a node is then looked for among few.
+BLOCK = 2048
+WAITING, LOWEST, HIGHEST = range(3)  # rows of extremes
+
+
+@njit(cache=True, nogil=True)
+def update_gradient(point, product, k_s, k_v, factors, extremes):  # type: ignore[no-untyped-def]
+    """Q d = beta Q d + (Q_s - Q_v) and g = g + length Q d, but for the diagonal of Q; and extremes.
+
+    `factors` are beta, the length, the signs of s and v, and what the intercept adds. The rows of
+    `extremes` are, for each block of patterns, the lowest derivative of an idle pattern, the lowest
+    in the working set and the highest in the support.
+    """
+    n = point.gradient.shape[0]
+    lanes = np.empty((3, WIDTH))
+    for block in range(extremes.shape[1]):
+        start, stop = block * BLOCK, min((block + 1) * BLOCK, n)
+        _update_lanes(
+            point.gradient, product, point.role, point.signs, k_s, k_v, *factors, start, stop, lanes
+        )
+        extremes[WAITING, block] = lanes[WAITING].min()
+        extremes[LOWEST, block] = lanes[LOWEST].min()
+        extremes[HIGHEST, block] = lanes[HIGHEST].max()
+
+
+@njit(cache=True, nogil=True)
+def best_gains(point, k_s, g_s, q_ss, factor, gains):  # type: ignore[no-untyped-def]
+    """The largest decrease that a pairwise step to s promises, for each block of patterns.
+
+    It is (g_i - g_s)^2 / (Q_ss + Q_ii - 2 Q_si) for an away node i of the support with g_i > g_s;
+    -1 where there is none. `factor` is twice the sign of s.
+    """
+    n = point.gradient.shape[0]
+    lanes = np.empty((1, WIDTH))
+    shift = factor * point.intercept
+    for block in range(len(gains)):
+        start, stop = block * BLOCK, min((block + 1) * BLOCK, n)
+        _gain_lanes(
+            point.gradient, point.role, point.signs, point.diagonal, k_s, g_s, q_ss, factor, shift,
+            start, stop, lanes,
+        )  # fmt: skip
+        gains[block] = lanes.max()
+
+
+@njit(cache=True, nogil=True)
+def gain_of(point, k_s, g_s, q_ss, factor, i):  # type: ignore[no-untyped-def]
+    """That decrease for one pattern, in the same bits."""
+    if point.role[i] != SUPPORT or not point.gradient[i] > g_s:
+        return -1.0
+    shift = factor * point.intercept
+    fall = point.gradient[i] - g_s
+    curvature = (q_ss + point.diagonal[i]) - point.signs[i] * (
+        factor * np.float64(k_s[i]) + shift
+    )
+    return (fall * fall) / curvature
+
+
+@intrinsic
+def _update_lanes(  # type: ignore[no-untyped-def]
+    typing_context, gradient, product, role, signs, k_s, k_v,
+    beta, length, sign_s, sign_v, shift, start, stop, lanes,
+):  # fmt: skip
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vectors = Vectors(context, builder)
+        arrays = [vectors.data(signature.args[i], arguments[i]) for i in range(6)]
+        beta, length, sign_s, sign_v, shift = (vectors.splat(a) for a in arguments[6:11])
+        lowest, highest = vectors.constant(np.inf), vectors.constant(-np.inf)
+
+        def body(i: Any, best: list) -> list:
+            g, q, role, sign, k_s, k_v = (vectors.load_double(array, i) for array in arrays)
+            change = sign * (sign_s * k_s - sign_v * k_v + shift)
+            q = beta * q + change
+            g = g + length * q
+            vectors.store(q, arrays[1], i)
+            vectors.store(g, arrays[0], i)
+            idle, support = vectors.constant(IDLE), vectors.constant(SUPPORT)
+            return [
+                best[WAITING].minimum(role.compare("==", idle).select(g, lowest)),
+                best[LOWEST].minimum(role.compare(">", idle).select(g, lowest)),
+                best[HIGHEST].maximum(role.compare("==", support).select(g, highest)),
+            ]
+
+        start, stop = arguments[11:13]
+        found = each_vector(vectors, builder, start, stop, [lowest, lowest, highest], body)
+        out = vectors.data(signature.args[13], arguments[13])
+        for row, best in enumerate(found):
+            vectors.store(best, out, start.type(row * WIDTH))
+        return context.get_dummy_value()
+
+    arrays = (gradient, product, role, signs, k_s, k_v)
+    scalars = [types.float64] * 5 + [types.intp] * 2
+    return types.void(*arrays, *scalars, lanes), emit
+
+
+@intrinsic
+def _gain_lanes(  # type: ignore[no-untyped-def]
+    typing_context, gradient, role, signs, diagonal, k_s, g_s, q_ss, factor, shift, start, stop,
+    lanes,
+):  # fmt: skip
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vectors = Vectors(context, builder)
+        arrays = [vectors.data(signature.args[i], arguments[i]) for i in range(5)]
+        g_s, q_ss, factor, shift = (vectors.splat(a) for a in arguments[5:9])
+        none, support = vectors.constant(-1.0), vectors.constant(SUPPORT)
+
+        def body(i: Any, best: list) -> list:
+            g, role, sign, diagonal, k_s = (vectors.load_double(array, i) for array in arrays)
+            fall = g - g_s
+            curvature = (q_ss + diagonal) - sign * (factor * k_s + shift)
+            gain = (fall * fall) / curvature
+            eligible = role.compare("==", support) & g.compare(">", g_s)
+            return [best[0].maximum(eligible.select(gain, none))]
+
+        start, stop = arguments[9:11]
+        found = each_vector(vectors, builder, start, stop, [none], body)
+        vectors.store(found[0], vectors.data(signature.args[11], arguments[11]), start.type(0))
+        return context.get_dummy_value()
+
+    arrays = (gradient, role, signs, diagonal, k_s)
+    scalars = [types.float64] * 4 + [types.intp] * 2
+    return types.void(*arrays, *scalars, lanes), emit
