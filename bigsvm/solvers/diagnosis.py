@@ -9,6 +9,8 @@ from bigsvm.solvers.state import EXCLUDED, State, pieces
 
 # A decision value below this share of the margin is rounding.
 _NONE = 1e-9
+# Decision values that differ by no more than this share of themselves are the same.
+_SAME = 1e-6
 # Kernel values below this count as 0.
 _UNSEEN = 1e-30
 # One pattern in so many is nothing to worry about.
@@ -17,6 +19,9 @@ _FEW = 100
 _SAMPLE = 32
 _TOO_NARROW = (
     "the kernel is too narrow for this data: raise its sigma (lower gamma), or scale the features"
+)
+_WIDE = (
+    "lower its sigma (raise gamma), scale the features, or add features that tell the classes apart"
 )
 
 
@@ -34,7 +39,7 @@ def diagnose(states: Sequence[State], problems: Sequence[Problem], converged: bo
     """
     if converged and (found := _tolerance_above_margin(states, problems)) is not None:
         return found
-    undecided, taking_part = _undecided(states, problems)
+    undecided, taking_part, constant = _decisions(states, problems)
     count, n = np.count_nonzero(undecided), np.count_nonzero(taking_part)
     if count > n // _FEW:
         told = f"the decision value is 0 for {count:,} of {n:,} training patterns: "
@@ -42,9 +47,11 @@ def diagnose(states: Sequence[State], problems: Sequence[Problem], converged: bo
             return told + f"between them and the support vectors {_TOO_NARROW}"
         if not converged:
             return told + "the training ended too early to decide about them; let it go on"
-        return told + (
-            "as the kernel sees them, rows of both classes are the same there; lower its sigma "
-            "(raise gamma), scale the features, or add features that tell the classes apart"
+        return told + f"as the kernel sees them, rows of both classes are the same there; {_WIDE}"
+    if constant:
+        return (
+            "the decision value is the same for all training patterns, which the kernel cannot "
+            f"tell apart; {_WIDE}"
         )
     support = _support(states)
     if len(support) >= n - n // _FEW:
@@ -70,21 +77,36 @@ def _tolerance_above_margin(states: Sequence[State], problems: Sequence[Problem]
     return None
 
 
-def _undecided(
+def _decisions(
     states: Sequence[State], problems: Sequence[Problem]
-) -> tuple[np.ndarray, np.ndarray]:
-    """For which patterns all decision values are 0 but for rounding; and which take part at all."""
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """What the model says of the training patterns.
+
+    Returns
+    -------
+    undecided : (n,) bool
+        All decision values of the pattern are 0 but for rounding.
+    taking_part : (n,) bool
+        Patterns with a weight.
+    constant : bool
+        Every class has one decision value for all patterns.
+    """
     n = len(states[0].alpha)
-    undecided, taking_part = np.ones(n, bool), np.zeros(n, bool)
+    undecided, taking_part, constant = np.ones(n, bool), np.zeros(n, bool), True
     for state, problem in zip(states, problems, strict=True):
         bar = _NONE * state.level
+        low, high = np.inf, -np.inf
         for some in pieces(n):
             weighted = state.role[some] > EXCLUDED
             C = problem.C[some] if isinstance(problem.C, np.ndarray) else problem.C
             slack = np.divide(state.alpha[some], C, out=np.zeros(len(weighted)), where=weighted)
-            undecided[some] &= weighted & (np.abs(state.gradient[some] - slack) <= bar)
+            signed = state.gradient[some] - slack  # sign times decision value
+            undecided[some] &= weighted & (np.abs(signed) <= bar)
             taking_part[some] |= weighted
-    return undecided, taking_part
+            decided = signed[weighted] / problem.signs[some][weighted]
+            low, high = decided.min(initial=low), decided.max(initial=high)
+        constant &= high - low <= _SAME * max(-low, high)
+    return undecided, taking_part, bool(constant)
 
 
 def _support(states: Sequence[State]) -> np.ndarray:
