@@ -1,11 +1,17 @@
 """When a training has converged, and what is then true of its model."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from problems import Rows, kernel_matrix, problem_of, q_matrix, random_problem, reference
+from trainings import Train, final, summary
 
+from bigsvm import BigSVC, load_model
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
+from bigsvm.inspect import inspect
 from bigsvm.kernels import Kernel
 from bigsvm.solvers import TOLERANCE
 from bigsvm.solvers.block import BlockSchedule
@@ -290,3 +296,96 @@ def test_hot_sets_count_for_the_training():
         pass
     passes = 400 * state.passes  # a row or more in each
     assert counted.total > 400 + passes
+
+
+RELATIVE = ("solver.absolute_tolerance=null", f"solver.tolerance={TOLERANCE}", "model.C=1")
+
+
+def test_what_a_run_tells_of_its_gap_and_work(train: Train, tmp_path: Path) -> None:
+    done = train(tmp_path / "run", *RELATIVE)
+    told = summary(tmp_path / "run")
+    assert told["status"] == "converged" and "warning" not in done.stderr
+    assert told["relative_gap"] <= TOLERANCE and told["true_relative_gap"] <= TOLERANCE
+    assert told["true_relative_gap"] == pytest.approx(told["true_gap"] / (2 * told["objective"]))
+    n = 3000
+    assert told["kernel_values"] >= n * told["n_support"]  # the last gradient alone takes them
+    assert told["work"] == round(told["kernel_values"] / (n * told["n_support"]), 2)
+    assert f"({told['true_relative_gap']:.1e} of the margin)" in done.stdout
+    metrics = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(metrics[-1])["relative_gap"] == pytest.approx(told["relative_gap"], rel=1e-6)
+    model = tmp_path / "run" / "model.safetensors"
+    assert load_model(model).about["relative_gap"] == told["true_relative_gap"]
+    assert inspect(model)["training"]["relative_gap"] == told["true_relative_gap"]
+
+
+def test_a_model_that_has_not_converged_is_inspected_with_its_run(halfway: Path) -> None:
+    model = halfway / "model.safetensors"
+    assert "relative_gap" not in load_model(model).about  # or it were not the snapshot's bits
+    found = inspect(model)["training"]
+    assert found["relative_gap"] == summary(halfway)["true_relative_gap"]
+
+
+def test_kernel_values_of_all_processes_are_counted(
+    train: Train, straight: Path, halfway: Path
+) -> None:
+    before = summary(halfway)["kernel_values"]
+    train(halfway)
+    after, alone = summary(halfway)["kernel_values"], summary(straight)["kernel_values"]
+    # The cache begins anew, so that no column is saved by resuming.
+    assert after >= alone and after > before + 3000 * summary(halfway)["n_support"]
+    assert final(halfway) == final(straight)
+    train(halfway, "solver.max_iterations=1000000")  # nothing left to do but to verify
+    assert summary(halfway)["kernel_values"] >= before
+
+
+def test_a_run_with_a_tolerance_above_the_margin_says_so(train: Train, tmp_path: Path) -> None:
+    done = train(tmp_path / "run", "solver.absolute_tolerance=0.5")
+    assert summary(tmp_path / "run")["status"] == "converged"
+    assert summary(tmp_path / "run")["true_relative_gap"] >= 1
+    assert "warning: the gap is as large as the margin" in done.stderr
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("n", [60, 1200])  # small enough to be polished, and not
+def test_the_estimator_has_the_same_rule(classes: int, n: int) -> None:
+    x, _ = random_problem(np.random.default_rng(17), n, 3)
+    y = np.arange(n) % classes
+    x += 2 * np.eye(3, dtype=np.float32)[y]
+    svc = BigSVC().fit(x, y)
+    assert svc.get_params()["tol"] == TOLERANCE
+    assert (svc.relative_gap_ <= TOLERANCE).all()
+    assert svc.relative_gap_.shape == svc.gap_.shape
+    assert svc.kernel_values_ > n * len(svc.support_)
+    assert svc.to_model().about["relative_gap"] == svc.relative_gap_.max()
+    absolute = BigSVC(absolute_tol=1e-6).fit(x, y)
+    assert (absolute.gap_ <= 1e-6).all()
+
+
+def test_the_estimator_takes_one_rule() -> None:
+    x, y = random_problem(np.random.default_rng(18), 30, 2)
+    for wrong, told in (
+        ({"tol": 1e-3, "absolute_tol": 1e-5}, "not both"),
+        ({"tol": 1.0}, "below 1"),
+        ({"absolute_tol": 0.0}, "above 0"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            BigSVC(**wrong).fit(x, y)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_estimator_warns_of_a_model_that_decides_nothing(classes: int) -> None:
+    y = np.arange(30) % classes
+    with pytest.warns(UserWarning, match=r"decision value is (0|the same) for"):
+        BigSVC().fit(np.ones((30, 2)), y)
+
+
+def test_the_estimator_warns_of_a_tolerance_above_the_margin() -> None:
+    x, y = random_problem(np.random.default_rng(19), 1500, 2)
+    with pytest.warns(UserWarning, match="as large as the margin"):
+        BigSVC(C=100.0, absolute_tol=0.5).fit(x, y)
+
+
+def test_the_estimator_gets_past_contradictory_twins() -> None:
+    x, y = twins(np.random.default_rng(20), 1200)
+    svc = BigSVC(algorithm="mfw").fit(x, y)
+    assert len(svc.support_) > 10 and svc.score(x, y) > 0.6
