@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bigsvm.backends import Backend
+from bigsvm.backends.gathered import Gathered
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import EXCLUDED, State, pieces
 
@@ -17,9 +19,7 @@ _UNSEEN = 1e-30
 _FEW = 100
 # Support vectors that stand for all where kernel values are looked at.
 _SAMPLE = 32
-_TOO_NARROW = (
-    "the kernel is too narrow for this data: raise its sigma (lower gamma), or scale the features"
-)
+_TOO_NARROW = "the kernel is too narrow; raise its sigma (lower gamma), or scale the features"
 _WIDE = (
     "lower its sigma (raise gamma), scale the features, or add features that tell the classes apart"
 )
@@ -43,8 +43,12 @@ def diagnose(states: Sequence[State], problems: Sequence[Problem], converged: bo
     count, n = np.count_nonzero(undecided), np.count_nonzero(taking_part)
     if count > n // _FEW:
         told = f"the decision value is 0 for {count:,} of {n:,} training patterns: "
-        if _seen(states, problems, undecided) == 0:
-            return told + f"between them and the support vectors {_TOO_NARROW}"
+        if _seen(problems[0].backend, _support(states), undecided) == 0:
+            # Of a linear kernel, too: of rows of zeros.
+            return told + (
+                "their kernel values with all support vectors are 0; unless these are rows of "
+                f"zeros, {_TOO_NARROW}"
+            )
         if not converged:
             return told + "the training ended too early to decide about them; let it go on"
         return told + f"as the kernel sees them, rows of both classes are the same there; {_WIDE}"
@@ -55,12 +59,12 @@ def diagnose(states: Sequence[State], problems: Sequence[Problem], converged: bo
         )
     support = _support(states)
     if len(support) >= n - n // _FEW:
-        others = taking_part.copy()
-        others[_sample(support)] = False
-        if _seen(states, problems, others) <= np.count_nonzero(others) // _FEW:
+        sample, others = _sample(support), taking_part.copy()
+        others[sample] = False
+        if _seen(problems[0].backend, sample, others) <= np.count_nonzero(others) // _FEW:
             return (
-                f"all but {n - len(support):,} of {n:,} training patterns are support vectors, and "
-                f"kernel values between them are 0: {_TOO_NARROW}"
+                f"{len(support):,} of {n:,} training patterns are support vectors, and in a sample "
+                f"of them the kernel values with others are 0: {_TOO_NARROW}"
             )
     return None
 
@@ -123,9 +127,8 @@ def _sample(support: np.ndarray) -> np.ndarray:
     return support[np.linspace(0, len(support) - 1, count).astype(np.int64)]
 
 
-def _seen(states: Sequence[State], problems: Sequence[Problem], mask: np.ndarray) -> int:
-    """How many patterns of a mask have a kernel value other than 0 with some support vectors."""
-    backend = problems[0].backend
-    rows = backend.gather(_sample(_support(states)))
-    values = backend.matvec(rows, np.ones(len(rows)))
+def _seen(backend: Backend, index: np.ndarray, mask: np.ndarray) -> int:
+    """How many patterns of a mask have a kernel value other than 0 with one of `index`."""
+    rows = Gathered(backend, index, backend.rows_at_once)
+    values = backend.matvec(rows, np.ones(len(index)))
     return int(np.count_nonzero(np.abs(values[mask]) >= _UNSEEN))
