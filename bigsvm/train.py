@@ -116,7 +116,9 @@ def train(
             warn_of_useless_model(outcome, training, display)
         summary = summarise(training, outcome, dataset.classes)
         if outcome.status != "interrupted":
-            training.save_model(outcome.final, run_dir.model, is_last=True)
+            # Of a converged model only: any other is the same file as the snapshot there.
+            gap = summary["true_relative_gap"] if outcome.status == "converged" else None
+            training.save_model(outcome.final, run_dir.model, is_last=True, relative_gap=gap)
             if test is not None:
                 summary["accuracy"] = accuracy(load_model(run_dir.model), test)
         run_dir.write_text(run_dir.summary, json.dumps(summary, indent=2) + "\n")

@@ -143,6 +143,8 @@ def test_what_a_run_tells(runs: dict[str, Path]) -> None:
         ]
         assert told["iterations"] == sum(of_class["iterations"] for of_class in told["classes"])
         assert told["true_gap"] == max(of_class["true_gap"] for of_class in told["classes"])
+        for key in ("relative_gap", "true_relative_gap"):
+            assert told[key] == max(of_class[key] for of_class in told["classes"]) < 1
         assert told["true_gap"] <= 2e-5 and 0 <= told["drift"] < 1e-12
         assert all(of_class["converged"] for of_class in told["classes"])
         model = load_model(run / "model.safetensors")

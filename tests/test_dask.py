@@ -72,6 +72,7 @@ def exact(problem: Problem) -> Any:
 def trained(backend: Backend, dataset: Dataset, schedule: Callable, iterations: int) -> bytes:
     """Everything that a training has found out after some iterations."""
     problem = Problem(backend, dataset.labels(), 10.0, "mfw", StopRule(absolute=1e-6))
+    before = backend.kernel_values.total
     state = problem.start(0, hot_set=64)
     for now in schedule(problem).run(state):
         if now.iteration >= iterations:
@@ -79,7 +80,8 @@ def trained(backend: Backend, dataset: Dataset, schedule: Callable, iterations: 
     assert state.iteration >= iterations
     rows = backend.gather(np.flatnonzero(state.alpha))
     parts = (state.alpha, state.gradient, state.role, rows, problem.gradient(state.alpha))
-    return b"".join(part.tobytes() for part in parts)
+    computed = np.int64(backend.kernel_values.total - before)
+    return b"".join(part.tobytes() for part in (*parts, computed))
 
 
 @pytest.fixture(scope="module")

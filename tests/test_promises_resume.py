@@ -168,5 +168,5 @@ def test_time_limit(train: Train, straight: Path, tmp_path: Path) -> None:
 
 def test_reports_have_the_keys_that_the_design_names(straight: Path) -> None:
     for line in (straight / "metrics.jsonl").read_text().splitlines():
-        keys = "iteration pass gap objective working support seconds rss"
+        keys = "iteration pass gap relative_gap objective working support seconds rss"
         assert list(json.loads(line)) == keys.split()

@@ -83,7 +83,7 @@ def test_as_a_scikit_learn_classifier(
     exec(in_memory, names)
     assert 0.94 < float(capsys.readouterr().out) <= 1
     exec(stopped, names)
-    assert "['callback'" in capsys.readouterr().out
+    assert "'callback'" in capsys.readouterr().out
     assert names["svc"].status_ == ["converged"] * 10
     exec(weighted, names)
     exec(streamed, names)

@@ -15,7 +15,6 @@ from tunings import CS, SIGMAS, command, config_for, made_store, tune
 from bigsvm import cli
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.kernels import Kernel
-from bigsvm.solvers import TOLERANCE
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
@@ -118,7 +117,7 @@ def test_the_table_is_that_of_ordinary_trainings(
             of_rows = C * C_of_rows(settings, y, train)
             problem = Problem(
                 InMemoryBackend(x[train], kernel), y[train], of_rows, algorithm,
-                StopRule(relative=TOLERANCE), intercept=intercept,
+                StopRule(absolute=1e-5), intercept=intercept,
             )  # fmt: skip
             state = problem.start(2)
             closed = False
@@ -160,7 +159,7 @@ def test_an_independent_solver_finds_the_same_accuracies(
 ) -> None:
     from sklearn.svm import OneClassSVM
 
-    tune(config, tmp_path, "tune.algorithms=[fw]", "solver.tolerance=1e-10", "tune.C=[1]")
+    tune(config, tmp_path, "tune.algorithms=[fw]", "solver.absolute_tolerance=1e-10", "tune.C=[1]")
     with open_dataset(store) as data:
         x, y = data.read(0, data.n), data.labels()
     for (_, sigma, C), row in table(tmp_path).items():

@@ -25,7 +25,7 @@ def config_for(store: Path) -> Path:
     values = {
         "data": {"train": str(store)},
         "model": {"kernel": {"name": "rbf", "gamma": 1.0}},
-        "solver": {"initial": 2},
+        "solver": {"initial": 2, "absolute_tolerance": 1e-5},
         "tune": {"C": CS, "sigma": SIGMAS, "algorithms": ["fw", "mfw"], "folds": 3, "seed": 5},
     }
     path.write_text(yaml.safe_dump(values))

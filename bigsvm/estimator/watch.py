@@ -31,11 +31,11 @@ class Progress:
         Steps so far, of all classes, and passes over the data.
     gap : float
         The largest of all classes.
+    seconds : float
+        Since `fit` began.
     relative_gap : float
         gap / a'Qa, the gap as a share of the margin. Training ends when it is `tol` or less, for
         every class.
-    seconds : float
-        Since `fit` began.
     """
 
     iteration: int

@@ -31,6 +31,7 @@ def model_facts(path: Path) -> dict[str, Any]:
         )
     }
     names = about.pop("feature_names", None)
+    status, relative_gap = _ended(path, recorded["iteration"])
     return {
         "model": str(path),
         "bytes": path.stat().st_size,
@@ -43,9 +44,11 @@ def model_facts(path: Path) -> dict[str, Any]:
         "feature_names": names,
         "scaling": scaling_facts(model.scaling),
         "training": {
-            "status": _status(path, recorded["iteration"]),
+            "status": status,
             "iteration": recorded["iteration"],
-            "relative_gap": recorded["relative_gap"],
+            "relative_gap": relative_gap
+            if recorded["relative_gap"] is None
+            else recorded["relative_gap"],
             "working": recorded["n_working"],
             "rows": recorded["n_train"],
         },
@@ -107,12 +110,17 @@ def scaling_facts(scaling: Scaling | None) -> dict[str, Any] | None:
     return {"kind": facts.pop("kind"), "clip": facts.pop("clip"), **facts}
 
 
-def _status(path: Path, iteration: Any) -> str | None:
-    """How the training of this very model ended, where its run directory is around it."""
+def _ended(path: Path, iteration: Any) -> tuple[str | None, float | None]:
+    """How the training of this very model ended, and at which relative gap.
+
+    Both None where its run directory is not around it.
+    """
     for folder in (path.parent, path.parent.parent):
         with suppress(OSError, ValueError, AttributeError):
             summary = json.loads((folder / "summary.json").read_text())
             if path.name == "model.safetensors" or path.parent.name == "snapshots":
                 ended_here = summary.get("iterations") == iteration
-                return str(summary["status"]) if ended_here else "a model on the way"
-    return None
+                if not ended_here:
+                    return "a model on the way", None
+                return str(summary["status"]), summary.get("true_relative_gap")
+    return None, None

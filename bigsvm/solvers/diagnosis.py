@@ -4,19 +4,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bigsvm.backends import Backend
+from bigsvm.backends.gathered import Gathered
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import EXCLUDED, State, pieces
 
 # A decision value below this share of the margin is rounding.
 _NONE = 1e-9
+# Decision values that differ by no more than this share of themselves are the same.
+_SAME = 1e-6
 # Kernel values below this count as 0.
 _UNSEEN = 1e-30
 # One pattern in so many is nothing to worry about.
 _FEW = 100
 # Support vectors that stand for all where kernel values are looked at.
 _SAMPLE = 32
-_TOO_NARROW = (
-    "the kernel is too narrow for this data: raise its sigma (lower gamma), or scale the features"
+_TOO_NARROW = "the kernel is too narrow; raise its sigma (lower gamma), or scale the features"
+_WIDE = (
+    "lower its sigma (raise gamma), scale the features, or add features that tell the classes apart"
 )
 
 
@@ -34,26 +39,32 @@ def diagnose(states: Sequence[State], problems: Sequence[Problem], converged: bo
     """
     if converged and (found := _tolerance_above_margin(states, problems)) is not None:
         return found
-    undecided, taking_part = _undecided(states, problems)
+    undecided, taking_part, constant = _decisions(states, problems)
     count, n = np.count_nonzero(undecided), np.count_nonzero(taking_part)
     if count > n // _FEW:
         told = f"the decision value is 0 for {count:,} of {n:,} training patterns: "
-        if _seen(states, problems, undecided) == 0:
-            return told + f"between them and the support vectors {_TOO_NARROW}"
+        if _seen(problems[0].backend, _support(states), undecided) == 0:
+            # Of a linear kernel, too: of rows of zeros.
+            return told + (
+                "their kernel values with all support vectors are 0; unless these are rows of "
+                f"zeros, {_TOO_NARROW}"
+            )
         if not converged:
             return told + "the training ended too early to decide about them; let it go on"
-        return told + (
-            "as the kernel sees them, rows of both classes are the same there; lower its sigma "
-            "(raise gamma), scale the features, or add features that tell the classes apart"
+        return told + f"as the kernel sees them, rows of both classes are the same there; {_WIDE}"
+    if constant:
+        return (
+            "the decision value is the same for all training patterns, which the kernel cannot "
+            f"tell apart; {_WIDE}"
         )
     support = _support(states)
     if len(support) >= n - n // _FEW:
-        others = taking_part.copy()
-        others[_sample(support)] = False
-        if _seen(states, problems, others) <= np.count_nonzero(others) // _FEW:
+        sample, others = _sample(support), taking_part.copy()
+        others[sample] = False
+        if _seen(problems[0].backend, sample, others) <= np.count_nonzero(others) // _FEW:
             return (
-                f"all but {n - len(support):,} of {n:,} training patterns are support vectors, and "
-                f"kernel values between them are 0: {_TOO_NARROW}"
+                f"{len(support):,} of {n:,} training patterns are support vectors, and in a sample "
+                f"of them the kernel values with others are 0: {_TOO_NARROW}"
             )
     return None
 
@@ -70,21 +81,36 @@ def _tolerance_above_margin(states: Sequence[State], problems: Sequence[Problem]
     return None
 
 
-def _undecided(
+def _decisions(
     states: Sequence[State], problems: Sequence[Problem]
-) -> tuple[np.ndarray, np.ndarray]:
-    """For which patterns all decision values are 0 but for rounding; and which take part at all."""
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """What the model says of the training patterns.
+
+    Returns
+    -------
+    undecided : (n,) bool
+        All decision values of the pattern are 0 but for rounding.
+    taking_part : (n,) bool
+        Patterns with a weight.
+    constant : bool
+        Every class has one decision value for all patterns.
+    """
     n = len(states[0].alpha)
-    undecided, taking_part = np.ones(n, bool), np.zeros(n, bool)
+    undecided, taking_part, constant = np.ones(n, bool), np.zeros(n, bool), True
     for state, problem in zip(states, problems, strict=True):
         bar = _NONE * state.level
+        low, high = np.inf, -np.inf
         for some in pieces(n):
             weighted = state.role[some] > EXCLUDED
             C = problem.C[some] if isinstance(problem.C, np.ndarray) else problem.C
             slack = np.divide(state.alpha[some], C, out=np.zeros(len(weighted)), where=weighted)
-            undecided[some] &= weighted & (np.abs(state.gradient[some] - slack) <= bar)
+            signed = state.gradient[some] - slack  # sign times decision value
+            undecided[some] &= weighted & (np.abs(signed) <= bar)
             taking_part[some] |= weighted
-    return undecided, taking_part
+            decided = signed[weighted] / problem.signs[some][weighted]
+            low, high = decided.min(initial=low), decided.max(initial=high)
+        constant &= high - low <= _SAME * max(-low, high)
+    return undecided, taking_part, bool(constant)
 
 
 def _support(states: Sequence[State]) -> np.ndarray:
@@ -101,9 +127,8 @@ def _sample(support: np.ndarray) -> np.ndarray:
     return support[np.linspace(0, len(support) - 1, count).astype(np.int64)]
 
 
-def _seen(states: Sequence[State], problems: Sequence[Problem], mask: np.ndarray) -> int:
-    """How many patterns of a mask have a kernel value other than 0 with some support vectors."""
-    backend = problems[0].backend
-    rows = backend.gather(_sample(_support(states)))
-    values = backend.matvec(rows, np.ones(len(rows)))
+def _seen(backend: Backend, index: np.ndarray, mask: np.ndarray) -> int:
+    """How many patterns of a mask have a kernel value other than 0 with one of `index`."""
+    rows = Gathered(backend, index, backend.rows_at_once)
+    values = backend.matvec(rows, np.ones(len(index)))
     return int(np.count_nonzero(np.abs(values[mask]) >= _UNSEEN))

@@ -193,19 +193,9 @@ def _start(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _solve(  # type: ignore[no-untyped-def]
-    matrix,
-    y,
-    C,
-    intercept,
-    relative,
-    absolute,
-    max_iterations,
-    stop,
-    alpha,
-    gradient,
-    role,
+    matrix, y, C, intercept, relative, absolute, max_iterations, stop, alpha, gradient, role,
     decided,
-):
+):  # fmt: skip
     """Steps until the gap is closed under a gradient recomputed from alpha, or something ends it.
 
     Returns status, iterations and that gap.

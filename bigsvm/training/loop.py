@@ -115,12 +115,15 @@ class Training:
                 return "time_limit", now
         return "converged", self.state
 
-    def save_model(self, state: Iterate, path: Path, is_last: bool = False) -> None:
+    def save_model(
+        self,
+        state: Iterate,
+        path: Path,
+        is_last: bool = False,
+        relative_gap: float | None = None,
+    ) -> None:
         """Write the model at an iterate of this round."""
-        # Ahead of `self.state` the gradient, and with it the gap, is not known.
-        known = is_last or state is self.state
-        gap = self.problem.relative_gap(state) if known else None
-        self.models.save(state, self.problem, path, is_last, gap)
+        self.models.save(state, self.problem, path, is_last, relative_gap)
 
     def _next_round(self, solved: Iterate) -> bool:
         """Go on to the next round of a re-weighted SVM, if there is one."""
