@@ -46,6 +46,7 @@ _FIRST = 4
 _NEAR = 4
 # While many wait to join, subproblems are solved to this share of the margin: who joins next
 # changes the rest of the solution anyway.
+_MOST = 0.25
 _ROUGH = 0.5
 # Few wait to join when they are fewer than this share of the patterns in play: a sample is then
 # left, and of all data the subproblem is solved to the tolerance.
@@ -130,7 +131,7 @@ class BlockSchedule:
         n_waiting = int(np.count_nonzero(waiting))
         n_playing = len(members) + int(np.count_nonzero(candidates))
         is_whole = n_playing <= self._hot_set
-        most = max(len(members), self._hot_set // _FIRST)
+        most = max(len(members), int(self._hot_set * _MOST))
         if is_whole:
             joining = np.flatnonzero(candidates)
         elif n_waiting > most:  # drawn, because the lowest are outliers

@@ -34,8 +34,9 @@ from bigsvm.solvers.sweeps import (
 CONVERGED, CACHE_MISS, PAUSED, NUMERICAL_FAILURE = range(4)  # why the steps ended
 # Entries of `Direction.numbers`: a'Qa; d'Qd, 0 where there is no direction; the gap.
 QUAD_FORM, CURVATURE, GAP = range(3)
-# Entries of `Direction.nodes`: forward, highest of the support, away, and how many have moved.
-FORWARD, TOP, AWAY, MOVED = range(4)
+# Entries of `Direction.nodes`: forward, highest of the support, away, how many have moved, and
+# whether a pattern has joined in this iteration.
+FORWARD, TOP, AWAY, MOVED, JOINED = range(5)
 # A direction that has gathered so many patterns is dropped: each costs time in every step.
 _LONGEST = 1024
 # Below this share of the plain curvature a conjugate one is rounding.
@@ -86,7 +87,7 @@ def new_direction(n: int, quad_form: float) -> Direction:
     numbers = np.array([quad_form, 0.0, np.inf])
     return Direction(
         np.zeros(n), np.zeros(n), np.empty(_LONGEST + 2, np.int64), np.zeros(n, np.int8),
-        numbers, np.zeros(4, np.int64), np.empty((3, blocks)), np.empty(blocks),
+        numbers, np.zeros(5, np.int64), np.empty((3, blocks)), np.empty(blocks),
     )  # fmt: skip
 
 
@@ -119,23 +120,25 @@ def conjugate_steps(point, direction, columns, rule, now, iteration, until):  # 
     alpha, gradient, role, signs = point.alpha, point.gradient, point.role, point.signs
     numbers, nodes = direction.numbers, direction.nodes
     while True:
+        waiting = direction.extremes[WAITING].min()
+        if waiting <= 0 and nodes[JOINED] == 0:
+            u = _locate(point, direction.extremes[WAITING], WAITING, waiting)
+            role[u] = WORKING
+            nodes[JOINED] = 1
+            if _is_lower(point, u, nodes[FORWARD]):
+                nodes[FORWARD] = u
         s, top = nodes[FORWARD], nodes[TOP]
         numbers[GAP] = gradient[top] - gradient[s]
         if not np.isfinite(numbers[GAP]):
             return NUMERICAL_FAILURE, iteration
         threshold = rule[0] * max(numbers[QUAD_FORM], 0.0) + rule[1]
-        if numbers[GAP] <= threshold and role[s] != IDLE:
-            waiting = direction.extremes[WAITING].min()
-            if waiting > 0:
-                return CONVERGED, iteration
-            # Only an absolute tolerance is met while patterns wait to join.
-            s = nodes[FORWARD] = _locate(point, direction.extremes[WAITING], WAITING, waiting)
-            numbers[GAP] = gradient[top] - gradient[s]
+        if numbers[GAP] <= threshold and nodes[JOINED] == 0:
+            return CONVERGED, iteration
         if iteration >= until:
             return PAUSED, iteration
-        if numbers[GAP] <= 0.0:  # joins, but there is no step to take
-            role[s] = WORKING
+        if numbers[GAP] <= 0.0:  # one has joined, but there is no step to take
             find_nodes(point, direction)
+            nodes[JOINED] = 0
             continue
         nodes[AWAY] = top
         if columns.slot[s] < 0:
@@ -168,6 +171,7 @@ def conjugate_steps(point, direction, columns, rule, now, iteration, until):  # 
             _drop(direction)
         else:
             numbers[CURVATURE] = curvature
+        nodes[JOINED] = 0
         iteration += 1
 
 
@@ -267,10 +271,7 @@ def _update(point, direction, pair, beta, length, s, v):  # type: ignore[no-unty
 def _locate_nodes(point, direction):  # type: ignore[no-untyped-def]
     """The forward node and the top of the support, from the extremes of the blocks."""
     extremes, nodes = direction.extremes, direction.nodes
-    lowest, waiting = extremes[LOWEST].min(), extremes[WAITING].min()
-    nodes[FORWARD] = _locate(point, extremes[LOWEST], LOWEST, lowest)
-    if waiting <= 0 and (waiting < lowest or nodes[FORWARD] < 0):
-        nodes[FORWARD] = _locate(point, extremes[WAITING], WAITING, waiting)
+    nodes[FORWARD] = _locate(point, extremes[LOWEST], LOWEST, extremes[LOWEST].min())
     nodes[TOP] = _locate(point, extremes[HIGHEST], HIGHEST, extremes[HIGHEST].max())
 
 
