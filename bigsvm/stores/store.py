@@ -11,6 +11,7 @@ import numpy as np
 from bigsvm.errors import UserError
 from bigsvm.preparation.labels import Classes
 from bigsvm.preparation.scaling import Scaling
+from bigsvm.stores.allowed import NUMBERS, is_text
 from bigsvm.stores.labels import StoredLabels, stored_classes
 from bigsvm.stores.place import Place, array, attributes, damage_named, open_place
 from bigsvm.stores.rows import StoredRows
@@ -86,7 +87,7 @@ class Dataset(StoredRows):
     def numbers(self, name: str) -> np.ndarray:
         """All of the array `name` beside the rows, (n,) numbers: weights, for instance."""
         found = array(self._place, name)
-        if tuple(found.shape) not in ((self.n,), (self.n, 1)) or found.dtype.kind not in "fiub":
+        if tuple(found.shape) not in ((self.n,), (self.n, 1)) or found.dtype.kind not in NUMBERS:
             raise UserError(
                 f"{self._place.path}: {name} holds {found.dtype} of shape {tuple(found.shape)}; a "
                 f"number for each of the {self.n} rows is needed"
@@ -167,9 +168,11 @@ def _open(
             raise UserError(f"{place.path}: {names[0]} has shape {x.shape}, not (rows, features)")
         if 0 in x.shape:
             raise UserError(f"{place.path}: {names[0]} is empty, its shape is {x.shape}")
-        if x.dtype.kind not in "fiub":
+        if x.dtype.kind not in NUMBERS:
             raise UserError(f"{place.path}: {names[0]} holds {x.dtype}, not real numbers")
         y = array(place, names[1]) if with_labels else None
+        if y is not None and y.dtype.kind not in NUMBERS and not is_text(y):
+            raise UserError(f"{place.path}: {names[1]} holds {y.dtype}; labels are numbers or text")
         if y is not None and tuple(y.shape) not in ((x.shape[0],), (x.shape[0], 1)):
             raise UserError(
                 f"{place.path}: {names[1]} has shape {y.shape} where {names[0]} has "
