@@ -102,7 +102,15 @@ SOURCES: dict[str, Source] = {
 def cache_folder() -> Path:
     """Where downloads go: the folder named by BIGSVM_CACHE, else ~/.cache/bigsvm."""
     named = os.environ.get("BIGSVM_CACHE")
-    return Path(named) if named else Path.home() / ".cache" / "bigsvm"
+    if named:
+        return Path(named)
+    try:
+        return Path.home() / ".cache" / "bigsvm"
+    except RuntimeError as homeless:  # an arbitrary user in a container
+        raise UserError(
+            "this user has no home folder to keep downloads and stores in; let BIGSVM_CACHE name "
+            "a folder for them"
+        ) from homeless
 
 
 def locate(name: str, progress: Progress | None = None) -> list[Path]:
@@ -118,11 +126,13 @@ def locate(name: str, progress: Progress | None = None) -> list[Path]:
 
 def find(file: SourceFile) -> Path | None:
     """The path of `file`, in the first folder that has it under any of its names."""
-    data = os.environ.get("BIGSVM_DATA")
-    for folder in [Path(data), cache_folder()] if data else [cache_folder()]:
+    if data := os.environ.get("BIGSVM_DATA"):
         for name in file.names:
-            if (folder / name).is_file():
-                return folder / name
+            if (Path(data) / name).is_file():
+                return Path(data) / name
+    for name in file.names:
+        if (cache_folder() / name).is_file():
+            return cache_folder() / name
     return None
 
 

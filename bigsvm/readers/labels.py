@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
+from bigsvm.compiled import njit
 from bigsvm.errors import UserError
 from bigsvm.readers.number import EXACT, as_number
 from bigsvm.readers.wording import shown
