@@ -46,9 +46,11 @@ def _create_locked(folder: Path, beside: Path) -> int:
         except OSError as problem:
             raise UserError(f"{beside}: cannot be written here ({problem.strerror})") from problem
         try:
-            descriptor = os.open(folder, os.O_RDONLY)
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except FileNotFoundError:
             continue  # its owner ended just now
+        except OSError as problem:  # a file or a symlink of that name, or a folder of another user
+            raise _in_the_way(folder, beside, problem) from problem
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -63,13 +65,25 @@ def _create_locked(folder: Path, beside: Path) -> int:
         if _is_still(folder, descriptor):
             if (folder / REPLACED).exists() and not beside.exists():
                 (folder / REPLACED).rename(beside)  # the power went between two names
-            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                shutil.rmtree(folder)
+            except FileNotFoundError:
+                pass  # somebody else was faster
+            except OSError as problem:
+                os.close(descriptor)
+                raise _in_the_way(folder, beside, problem) from problem
         os.close(descriptor)
+
+
+def _in_the_way(folder: Path, beside: Path, problem: OSError) -> UserError:
+    return UserError(
+        f"{beside}: cannot be written while {folder} is in the way ({problem.strerror}); remove it"
+    )
 
 
 def _is_still(folder: Path, descriptor: int) -> bool:
     """Whether the folder of that name is the one that is locked."""
     try:
-        return os.path.samestat(folder.stat(), os.fstat(descriptor))
+        return os.path.samestat(folder.lstat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
