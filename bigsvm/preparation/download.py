@@ -16,7 +16,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from bigsvm.errors import UserError
-from bigsvm.files.durable import fsync
+from bigsvm.files.durable import fsync, open_no_symlink
 
 Progress = Callable[[int, int | None], None]
 
@@ -71,7 +71,7 @@ def download(
 @contextlib.contextmanager
 def _alone(part: Path) -> Iterator[IO[bytes]]:
     """Open the `.part` file, refusing where another process is writing it."""
-    with part.open("a+b") as file:
+    with open_no_symlink(part, "a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -176,7 +176,8 @@ def _write_note(note: Path, url: str, headers: Any) -> None:
     tag = headers.get("ETag")
     # A weak tag does not promise the same bytes.
     version = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
-    note.write_text(json.dumps({"url": url, "version": version}))
+    with open_no_symlink(note, "w") as file:
+        file.write(json.dumps({"url": url, "version": version}))
 
 
 def _check_hash(file: IO[bytes], expected: str | None, url: str) -> None:

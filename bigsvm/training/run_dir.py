@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bigsvm.errors import UserError
-from bigsvm.files.durable import sweep, written_whole
+from bigsvm.files.durable import open_no_symlink, sweep, written_whole
 
 
 class RunDir:
@@ -98,7 +98,7 @@ class RunDir:
 
     def append_metrics(self, report: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl."""
-        with self.metrics.open("a") as file:
+        with open_no_symlink(self.metrics, "a") as file:
             file.write(json.dumps(report) + "\n")
 
     def _rewind_metrics(self, iteration: int) -> None:
