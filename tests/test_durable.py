@@ -1,14 +1,19 @@
 """Files are written whole, and never through a symlink that somebody has planted."""
 
+import errno
 import os
 import re
+import stat
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
+from small_stores import write
 
 from bigsvm.errors import UserError
 from bigsvm.files.durable import open_no_symlink, sweep, written_whole
+from bigsvm.stores.store import open_dataset
 from bigsvm.training.run_dir import RunDir
 
 
@@ -82,3 +87,47 @@ def test_temporaries_of_former_processes_are_swept(tmp_path: Path) -> None:
     link.symlink_to(tmp_path / others[0])
     sweep(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {*others, link.name}
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.ENOSYS])
+def test_a_file_system_without_fsync_of_folders(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with written_whole(tmp_path / "a") as temporary:
+        temporary.write_text("there")
+    assert (tmp_path / "a").read_text() == "there"
+    write(tmp_path / "s.zarr")
+    assert open_dataset(tmp_path / "s.zarr").n == 100
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_data_that_did_not_reach_the_disk_gets_no_name(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fsync(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError) as failure, written_whole(tmp_path / "a") as temporary:
+        temporary.write_text("lost")
+    assert failure.value.filename == str(tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_is_told_without_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS has none."""
+    (tmp_path / ".a.4711.0123456789abcdef.tmp").touch()
+    monkeypatch.setattr(psutil, "pid_exists", lambda process: process == 4711)
+    sweep(tmp_path)
+    assert any(tmp_path.iterdir())
+    monkeypatch.setattr(psutil, "pid_exists", lambda process: False)
+    sweep(tmp_path)
+    assert not any(tmp_path.iterdir())

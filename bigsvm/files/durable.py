@@ -1,5 +1,6 @@
 """Files that either exist whole or not at all."""
 
+import errno
 import os
 import re
 import secrets
@@ -12,6 +13,7 @@ from typing import IO, Any
 from bigsvm.errors import UserError
 
 REPLACED = "replaced"
+_NOT_SUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @contextmanager
@@ -91,7 +93,13 @@ def fsync(path: Path) -> None:
 
 
 def _fsync(descriptor: int) -> None:
-    os.fsync(descriptor)
+    try:
+        os.fsync(descriptor)
+    except OSError as failure:
+        # Some network and FUSE file systems have no such thing, of folders above all. What is
+        # written there is as safe as they make it; any other failure means that data was lost.
+        if failure.errno not in _NOT_SUPPORTED:
+            raise
 
 
 def sweep(directory: Path, name: str | None = None) -> None:
@@ -119,4 +127,6 @@ def _process_of(leftover: Path) -> int | None:
 
 
 def _is_running(process: int) -> bool:
-    return Path(f"/proc/{process}").exists()
+    import psutil  # not every command that writes a file has to wait for it
+
+    return psutil.pid_exists(process)
