@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from bigsvm.errors import UserError
 from bigsvm.inspection.model import scaling_facts
 from bigsvm.preparation.labels import codes_of
-from bigsvm.stores.place import open_place
+from bigsvm.stores.place import Place, open_place
 from bigsvm.stores.store import WEIGHT, Dataset, open_dataset
 
 
@@ -15,16 +16,11 @@ def store_facts(path: Path) -> dict[str, Any]:
     """Ready for JSON. Labels are read, to be counted; rows are not."""
     place = open_place(path)
     try:
-        group = place.group
-        form = "HDF5" if type(group).__module__.startswith("h5py") else f"Zarr {_version(group)}"
-        parts = [name for name in ("train", "test") if name in group and "X" in group[name]]
-        arrays = {
-            name: {"shape": list(found.shape), "type": str(found.dtype)}
-            for name in sorted(group.keys())
-            if hasattr(found := group[name], "shape")
-        }
-        here = "X" in group
-        labelled = {part: "y" in (group[part] if part else group) for part in [*parts, ""]}
+        form = f"Zarr v{place.group.metadata.zarr_format}" if place.is_zarr else "HDF5"
+        parts = [name for name in ("train", "test") if name in place and "X" in place.inside(name)]
+        here = "X" in place
+        arrays = None if here or parts else _arrays(place)
+        labelled = {part: "y" in (place.inside(part) if part else place) for part in [*parts, ""]}
     finally:
         place.close()
     facts: dict[str, Any] = {"store": str(path), "format": form}
@@ -33,6 +29,20 @@ def store_facts(path: Path) -> dict[str, Any]:
     if parts:
         return facts | {part: _part(path / part, labelled[part]) for part in parts}
     return facts | {"arrays": arrays or None}  # the user's own, under other names
+
+
+def _arrays(place: Place) -> dict[str, Any]:
+    """Shape and type of each array in a group."""
+    facts: dict[str, Any] = {}
+    for name in sorted(place.group.keys()):
+        try:
+            found = place[name]
+        except UserError as refused:
+            facts[name] = {"not read": str(refused)}
+            continue
+        if hasattr(found, "shape"):
+            facts[name] = {"shape": list(found.shape), "type": str(found.dtype)}
+    return facts
 
 
 def _part(path: Path, with_labels: bool) -> dict[str, Any]:
@@ -65,7 +75,3 @@ def _weights(data: Dataset) -> dict[str, float] | None:
         return None
     values = data.numbers(WEIGHT)
     return {"smallest": float(values.min()), "largest": float(values.max())}
-
-
-def _version(group: Any) -> str:
-    return f"v{group.metadata.zarr_format}"

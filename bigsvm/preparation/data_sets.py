@@ -97,7 +97,7 @@ def has_test(store: Path) -> bool:
             return "test" in train.parts
     place = open_place(store)  # made before the parts were written down
     try:
-        return "test" in place.group
+        return "test" in place
     finally:
         place.close()
 

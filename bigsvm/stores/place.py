@@ -16,6 +16,7 @@ from bigsvm.errors import Unreachable, UserError
 from bigsvm.preparation.labels import REST_IS_A_LABEL
 from bigsvm.stores.addresses import is_address, plain_path
 from bigsvm.stores.allowed import check_codecs
+from bigsvm.stores.external import refuse_external_links, refuse_other_files, refuse_symlinks
 
 SEAL = "bigsvm_seal"
 _OF_THE_MACHINE = (errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -31,9 +32,25 @@ class Place:
     close: Callable[[], None]
     remote: bool = False
 
+    @property
+    def is_zarr(self) -> bool:
+        """Whether it is in a Zarr store, not in an HDF5 file."""
+        return hasattr(self.group, "metadata")
+
+    def __contains__(self, name: str) -> bool:
+        if not self.is_zarr:
+            refuse_external_links(self.group, name, self.path)
+        return name in self.group
+
+    def __getitem__(self, name: str) -> Any:
+        """The group or array `name`; KeyError where there is none."""
+        if not self.is_zarr:
+            refuse_external_links(self.group, name, self.path)
+        return self.group[name]
+
     def inside(self, name: str) -> Place:
         """The group `name` in this one."""
-        return replace(self, group=self.group[name], path=f"{self.path}/{name}")
+        return replace(self, group=self[name], path=f"{self.path}/{name}")
 
 
 def open_place(where: str | Path) -> Place:
@@ -71,7 +88,12 @@ def _open_hdf5(file: Path, inside: str) -> Place:
         raise UserError(f"{file}: another program is writing it; wait for its end") from locked
     except OSError as damage:
         raise UserError(f"{file}: cannot be opened ({one_line(damage)})") from damage
-    group = opened.get(inside) if inside else opened
+    try:
+        refuse_external_links(opened, inside, str(file))
+        group = opened.get(inside) if inside else opened
+    except BaseException:
+        opened.close()
+        raise
     if not isinstance(group, h5py.Group):
         with closing(opened):
             raise _no_group(Place(opened, str(file), opened.close), inside)
@@ -129,12 +151,16 @@ def _what_it_has(place: Place) -> str:
 
 
 def array(place: Place, name: str) -> Any:
-    """The array `name` in a group, once it is known that reading it runs no code."""
+    """The array `name` in a group, if reading it runs no code and opens no file of others."""
     with suppress(KeyError):
-        found = place.group[name]
+        found = place[name]
         if hasattr(found, "shape"):
-            if hasattr(found, "metadata"):  # of Zarr; HDF5 has none of these codecs
-                check_codecs(found, f"{place.path}/{name}")
+            where = f"{place.path}/{name}"
+            if place.is_zarr:
+                check_codecs(found, where)
+                refuse_symlinks(found, where)
+            else:
+                refuse_other_files(found, where)
             return found
     raise UserError(f"{place.path}: there is no array {name!r} in it{_what_it_has(place)}")
 

@@ -161,7 +161,7 @@ def _open(
 ) -> Dataset:
     place = open_place(options["path"])
     try:
-        if names[0] not in place.group and part in place.group:
+        if names[0] not in place and part in place:
             place = place.inside(part)
         x = array(place, names[0])
         if x.ndim != 2:
@@ -194,6 +194,6 @@ def part_for_testing(spec: Mapping[str, Any]) -> str:
     with damage_named(str(spec["path"])):
         place = open_place(spec["path"])
         try:
-            return "test" if "test" in place.group else "train"
+            return "test" if "test" in place else "train"
         finally:
             place.close()
