@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from bigsvm.preparation.options import PrepareOptions
-from bigsvm.solvers import HOT_SET
+from bigsvm.solvers import HOT_SET, TOLERANCE
+from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.stores.addresses import is_address, refuse_credentials
 from bigsvm.tuning.options import TuneOptions
 from bigsvm.yaml_dialect import to_yaml
@@ -224,10 +225,20 @@ class ModelConfig(Section):
 
 
 class SolverConfig(Section):
-    """How it is computed, and for how long."""
+    """How it is computed, and for how long.
+
+    Attributes
+    ----------
+    tolerance : float or None
+        Converged when the gap is no larger than this share of the margin; None where
+        absolute_tolerance is given.
+    absolute_tolerance : float or None
+        The paper's rule instead: converged when the gap is no larger than this.
+    """
 
     schedule: Literal["auto", "exact", "block"] = "auto"
-    tolerance: float = Field(default=1e-5, gt=0)
+    tolerance: float | None = Field(default=TOLERANCE, gt=0, lt=1)
+    absolute_tolerance: float | None = Field(default=None, gt=0)
     max_iterations: int = Field(default=1_000_000, ge=1)
     time_limit: Duration | None = Field(default=None, gt=0)
     initial: int | Literal["random"] = 0
@@ -235,6 +246,32 @@ class SolverConfig(Section):
     memory_limit: Size = Field(default=2 * 2**30, gt=0)
     threads: int | None = Field(default=None, ge=1)
     seed: int = Field(default=0, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_stop_rule(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        relative = given.get("tolerance", TOLERANCE)
+        if given.get("absolute_tolerance") is None:
+            if relative is None:
+                raise ValueError("give tolerance or absolute_tolerance")
+            return given
+        if given.get("tolerance") is not None:
+            raise ValueError(
+                "give tolerance (relative to the margin) or absolute_tolerance, not both; null "
+                "takes one back"
+            )
+        # So that a run's own config.yaml, which has every key, is a config again.
+        return given | {"tolerance": None}
+
+    @property
+    def stop_rule(self) -> StopRule:
+        """When a training has converged."""
+        if self.absolute_tolerance is not None:
+            return StopRule(absolute=self.absolute_tolerance)
+        assert self.tolerance is not None
+        return StopRule(relative=self.tolerance)
 
 
 class RunConfig(Section):

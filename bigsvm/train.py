@@ -87,7 +87,7 @@ def train(
     from bigsvm.terminal.progress import shown_progress
     from bigsvm.training.run_dir import RunDir
     from bigsvm.training.set_up import set_up
-    from bigsvm.training.summary import summarise, tell, warn_of_useless_kernel
+    from bigsvm.training.summary import summarise, tell, warn_of_useless_model
 
     run_dir = RunDir(path)
     with interruption.leaving_at_once(), shown_progress() as progress:
@@ -101,7 +101,7 @@ def train(
         run_dir.locked(),
         shown(
             TimeLeft(
-                solver.tolerance,
+                solver.stop_rule,
                 solver.max_iterations * sums_of(dataset.classes),
                 solver.time_limit,
             )
@@ -113,7 +113,7 @@ def train(
         training = set_up(config, run_dir, dataset, display, interruption, began, fresh, cluster)
         outcome = _run(training)
         if outcome.status != "interrupted":
-            warn_of_useless_kernel(outcome.final, training.problem, display)
+            warn_of_useless_model(outcome, training, display)
         summary = summarise(training, outcome, dataset.classes)
         if outcome.status != "interrupted":
             training.save_model(outcome.final, run_dir.model, is_last=True)
@@ -133,7 +133,7 @@ def _run(training: "Training") -> "Outcome":
     try:
         return training.run()
     except ClusterLost:
-        training.checkpoints.save(training.state, training.seconds)
+        training.checkpoints.save(training.state, training.seconds, training.kernel_values)
         return Outcome("interrupted", training.state)
 
 

@@ -155,7 +155,7 @@ def _in_threads(
 
     # Compiled or loaded before memory is counted.
     warm_up(tuning.grid.kernels[0])
-    solve(np.eye(2, dtype=np.float32), np.array([-1, 1]), [1.0], "mfw")
+    solve(np.eye(2, dtype=np.float32), np.array([-1, 1]), [1.0], "mfw", tuning.grid.stop_rule)
     threads = min(config.solver.threads or available_threads(), available_threads())
     return validate_locally(
         dataset.gather(tuning.index),

@@ -93,7 +93,12 @@ def train(store: Path, folder: Path, schedule: str, iterations: int, *settings: 
     config = {
         "data": {"train": str(store)},
         "model": {"C": 1, "kernel": {"name": "rbf", "gamma": 1 / features}},
-        "solver": {"schedule": schedule, "max_iterations": iterations, "memory_limit": MEMORY},
+        "solver": {
+            "schedule": schedule,
+            "max_iterations": iterations,
+            "memory_limit": MEMORY,
+            "absolute_tolerance": 1e-5,
+        },
         "run": {"snapshot_every": iterations},
     }
     (folder / "bench.yaml").write_text(yaml.safe_dump(config))

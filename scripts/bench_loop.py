@@ -18,6 +18,7 @@ from bigsvm.preparation.options import PrepareOptions
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.stores.store import open_dataset
 
 OPTIONS = PrepareOptions(scaling="standard", clip=8, drop_value=-999, test_rows=12825)
@@ -71,7 +72,9 @@ def main() -> None:
     with open_dataset(str(data.train)) as dataset:
         x, y = dataset.read(0, dataset.n), dataset.labels()
         kernel = Kernel("rbf", 1 / 72)
-        problem = Problem(LocalBackend(dataset, kernel, 2**30), y, 1.0, "mfw", 1e-5)
+        problem = Problem(
+            LocalBackend(dataset, kernel, 2**30), y, 1.0, "mfw", StopRule(absolute=1e-5)
+        )
         schedule = ExactSchedule(problem, space_for_columns(int(options.memory * 2**30), len(y)))
         first, iterations = exact(problem, schedule)
         numpy_time = plain(x, y, kernel.gamma, options.iterations) / options.iterations

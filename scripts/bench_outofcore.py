@@ -42,7 +42,12 @@ MADE_AT_ONCE = 100_000
 KERNEL_CHUNKS = 24
 TRAIN = {
     "model": {"C": 1.0, "kernel": {"name": "rbf", "sigma": 7.0}},
-    "solver": {"schedule": "block", "memory_limit": "512MiB", "max_iterations": 6000},
+    "solver": {
+        "schedule": "block",
+        "memory_limit": "512MiB",
+        "max_iterations": 6000,
+        "absolute_tolerance": 1e-5,
+    },
     "run": {"snapshot_every": 1_000_000},
 }
 

@@ -125,7 +125,7 @@ class Bench:
         values = {
             "data": {"train": self.store("train", rows)},
             "model": {"algorithm": "mfw", "kernel": {"name": "rbf"}},
-            "solver": {**(CANDIDATES[name].solver or {}), "tolerance": 1e-5},
+            "solver": {**(CANDIDATES[name].solver or {}), "absolute_tolerance": 1e-5},
             "run": {"snapshot_every": snapshot_every},
         }
         path.write_text(json.dumps(values, indent=2))

@@ -131,7 +131,7 @@ class Campaign:
         solver = {
             "schedule": chance.choice(["exact", "block"]),
             "hot_set": 16,
-            "tolerance": 1e-8,
+            "absolute_tolerance": 1e-8,
             "max_iterations": chance.choice([600, 1500, 3000]),
             "threads": 1,
         }

@@ -179,6 +179,7 @@ def load_everything() -> None:
     from bigsvm.solvers.column_cache import space_for_columns
     from bigsvm.solvers.exact import ExactSchedule
     from bigsvm.solvers.problem import Problem
+    from bigsvm.solvers.stop_rule import StopRule
     from bigsvm.stores.checksum import checksum
 
     generator = np.random.default_rng(0)
@@ -189,7 +190,9 @@ def load_everything() -> None:
     for name in KERNELS:
         kernel = Kernel(name, 0.5, 1.0, 2)
         warm_up(kernel)
-        problem = Problem(InMemoryBackend(rows, kernel), signs, 10.0, "mfw", 1e-3)
+        problem = Problem(
+            InMemoryBackend(rows, kernel), signs, 10.0, "mfw", StopRule(absolute=1e-3)
+        )
         exact = ExactSchedule(problem, space_for_columns(2**20, 60))
         for schedule in (exact, BlockSchedule(problem, kernel, 2**20)):
             state = problem.start(0, 16)

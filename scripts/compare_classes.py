@@ -22,6 +22,7 @@ from bigsvm.estimator.fit_classes import fit_classes
 from bigsvm.files.sealed import InPieces
 from bigsvm.kernels import Kernel, block_of, products
 from bigsvm.preparation.labels import signs_of
+from bigsvm.solvers.stop_rule import StopRule
 
 
 class Counting(InMemoryBackend):
@@ -49,7 +50,7 @@ def compare(name: str, x: np.ndarray, y: np.ndarray, C: float, gamma: float, spl
     """Print a line."""
     count = int(y.max()) + 1
     kernel = Kernel("rbf", gamma)
-    options = FitOptions(kernel, C, "mfw", "exact", 1e-5, 2**30, 0)
+    options = FitOptions(kernel, C, "mfw", "exact", StopRule(absolute=1e-5), 2**30, 0)
     ours, theirs, support, together, apart = [], [], [], 0, 0
     for seed in range(splits):
         order = np.random.default_rng(seed).permutation(len(y))

@@ -48,7 +48,10 @@ def trained(
         "data": {"source": name, "prepare": case.prepare | {"seed": seed}},
         "model": {"algorithm": algorithm, "intercept": intercept, **model},
         # The values of a linear kernel are larger, and so are those of its gap.
-        "solver": {"tolerance": 1e-4 if kernel == "linear" else 1e-5, "max_iterations": 200_000},
+        "solver": {
+            "absolute_tolerance": 1e-4 if kernel == "linear" else 1e-5,
+            "max_iterations": 200_000,
+        },
         "run": {"snapshot_every": 10**9},
     }
     (folder / "config.yaml").write_text(yaml.safe_dump(config))

@@ -63,6 +63,7 @@ def train(name: str, schedule: str, algorithm: str, C: float | None, folder: Pat
         },
         "solver": {
             "schedule": schedule,
+            "absolute_tolerance": 1e-5,  # the paper's
             "max_iterations": 200_000,
             "memory_limit": "4GiB" if schedule == "exact" else "512MiB",
         },

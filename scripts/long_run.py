@@ -79,7 +79,7 @@ def make_problem(folder: Path, arguments: argparse.Namespace) -> Path:
         "solver": {
             "schedule": "block",
             "hot_set": 1024,
-            "tolerance": 1e-14,
+            "absolute_tolerance": 1e-14,
             "max_iterations": 10**12,
             "time_limit": 60 * arguments.minutes,
             "threads": arguments.threads,

@@ -87,6 +87,13 @@ CASES: dict[str, Case] = {
         "model.algorithm = 'smo'|'mfw'", model="{algorithm: smo, kernel: {gamma: 1}}"
     ),
     "config: tolerance 0": config("solver.tolerance = 0|greater than 0", solver="{tolerance: 0}"),
+    "config: tolerance of a whole margin": config(
+        "solver.tolerance = 1|less than 1", solver="{tolerance: 1}"
+    ),
+    "config: two stop rules": config(
+        "solver|tolerance (relative to the margin) or absolute_tolerance, not both",
+        solver="{tolerance: 0.01, absolute_tolerance: 1e-5}",
+    ),
     "config: half an iteration": config(
         "solver.max_iterations = 1.5|integer", solver="{max_iterations: 1.5}"
     ),

@@ -35,6 +35,7 @@ class Counting:
         self._inner = InMemoryBackend(np.ascontiguousarray(x, np.float32), kernel)
         self.n, self.d = self._inner.n, self._inner.d
         self.gather, self.rows_at_once = self._inner.gather, self._inner.rows_at_once
+        self.kernel_values = self._inner.kernel_values
         self.columns_computed = 0
         self.passes: list[np.ndarray] = []
 

@@ -50,7 +50,7 @@ def config(stores: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
     values = {
         "data": {"train": str(stores["chunks of 1000"])},
         "model": {"C": 10, "kernel": {"name": "rbf", "sigma": 1.0}},
-        "solver": {"schedule": "exact", "tolerance": TOLERANCE, "threads": 1},
+        "solver": {"schedule": "exact", "absolute_tolerance": TOLERANCE, "threads": 1},
         "run": {"snapshot_every": EVERY, "checkpoint_every": 150},
     }
     path.write_text(yaml.safe_dump(values))

@@ -10,6 +10,12 @@ from bigsvm.kernels import Kernel, block_of, columns, panels_of
 from bigsvm.preparation.sources import SOURCES, locate
 from bigsvm.readers import open_reader
 from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.stop_rule import StopRule
+
+
+def absolute(tolerance: float) -> StopRule:
+    """The paper's rule, for tests of its iterates."""
+    return StopRule(absolute=tolerance)
 
 
 class Rows:
@@ -43,7 +49,7 @@ class Rows:
 
 def problem_of(x, y, kernel, C=1.0, algorithm="mfw", tolerance=1e-5, **backend) -> Problem:
     options = {"resident_bytes": 2**30} | backend
-    return Problem(LocalBackend(Rows(x), kernel, **options), y, C, algorithm, tolerance)
+    return Problem(LocalBackend(Rows(x), kernel, **options), y, C, algorithm, absolute(tolerance))
 
 
 def kernel_matrix(kernel: Kernel, x: np.ndarray) -> np.ndarray:
@@ -97,7 +103,7 @@ def reference(q, algorithm="mfw", tolerance=1e-5, initial=0, max_iterations=10**
         joined = -1
         if not working.all():
             u = int(np.argmin(np.where(working, np.inf, g)))
-            if g[u] < 0:
+            if g[u] <= 0:
                 working[u] = True
                 joined = u
         s = int(np.argmin(np.where(working, g, np.inf)))

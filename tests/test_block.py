@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import Rows, named, problem_of, random_problem
+from problems import Rows, absolute, named, problem_of, random_problem
 
 from bigsvm.backends.local import LocalBackend
 from bigsvm.kernels import Kernel
@@ -120,7 +120,7 @@ def test_memory_and_chunks_change_no_bit(memory, chunk_rows, resident):
     x, y = random_problem(np.random.default_rng(4), 400, 3)
     expected, _ = solve(problem_of(x, y, RBF, 10.0), 16)
     backend = LocalBackend(Rows(x, chunk_rows), RBF, resident)
-    state, _ = solve(Problem(backend, y, 10.0, "mfw", 1e-5), 16, memory=memory)
+    state, _ = solve(Problem(backend, y, 10.0, "mfw", absolute(1e-5)), 16, memory=memory)
     assert np.array_equal(state.alpha, expected.alpha)
     assert np.array_equal(state.gradient, expected.gradient)
 

@@ -23,11 +23,12 @@ from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.in_turns import BlockInTurns, ExactInTurns
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.stop_rule import StopRule
 
 RBF = Kernel("rbf", gamma=0.05)
 KERNELS = [RBF, Kernel("linear"), Kernel("poly", gamma=0.1, coef0=1.0, degree=2)]
 MEMORY = 2**24
-TOLERANCE = 1e-5
+PAPER = StopRule(absolute=1e-5)
 HOT_SET = 16
 NO_LIMIT = 2**62
 
@@ -40,12 +41,10 @@ def often(iteration):
     return (iteration // 97 + 1) * 97
 
 
-def together(
-    x, y, kernel, schedule, tolerance=TOLERANCE, limit=NO_LIMIT, pause=never, backend=None
-):
+def together(x, y, kernel, schedule, stop_rule=PAPER, limit=NO_LIMIT, pause=never, backend=None):
     """Train all classes; returns the problem, the states and the last that was yielded."""
     backend = backend or InMemoryBackend(x, kernel)
-    problem = OneVsRest(backend, y, int(y.max()) + 1, 1.0, "mfw", tolerance)
+    problem = OneVsRest(backend, y, int(y.max()) + 1, 1.0, "mfw", stop_rule)
     states = problem.start(0, HOT_SET)
     (last,) = deque(in_order(problem, kernel, schedule, limit).run(states, pause), maxlen=1)
     return problem, states, last
@@ -57,7 +56,7 @@ def test_few_columns_in_memory_serve_all_classes(columns):
     x, y = digits(150)
     y = y % 3
     _, expected, _ = together(x, y, RBF, "exact")
-    problem = OneVsRest(InMemoryBackend(x, RBF), y, 3, 1.0, "mfw", TOLERANCE)
+    problem = OneVsRest(InMemoryBackend(x, RBF), y, 3, 1.0, "mfw", PAPER)
     states = problem.start(0, HOT_SET)
     for _ in ExactInTurns(problem, np.empty(columns * len(y), np.float32)).run(states, never):
         pass
@@ -71,9 +70,9 @@ def in_order(problem, kernel, schedule, limit=NO_LIMIT):
     return BlockInTurns(problem, kernel, MEMORY, limit)
 
 
-def alone(x, y, k, kernel, schedule, tolerance=TOLERANCE, limit=NO_LIMIT, backend=None):
+def alone(x, y, k, kernel, schedule, stop_rule=PAPER, limit=NO_LIMIT, backend=None):
     """Train one class against the rest as a two-class problem."""
-    problem = Problem(backend or InMemoryBackend(x, kernel), signs_of(y, k), 1.0, "mfw", tolerance)
+    problem = Problem(backend or InMemoryBackend(x, kernel), signs_of(y, k), 1.0, "mfw", stop_rule)
     state = problem.start(0, HOT_SET)
     if schedule == "exact":
         steps = ExactSchedule(problem, space_for_columns(MEMORY, len(y))).run(
@@ -123,7 +122,7 @@ def test_each_class_against_an_independent_solver():
 
     x, y = digits(300)
     n = len(y)
-    problem = OneVsRest(InMemoryBackend(x, RBF), y, 10, 1.0, "fw", 1e-9)
+    problem = OneVsRest(InMemoryBackend(x, RBF), y, 10, 1.0, "fw", StopRule(absolute=1e-9))
     states = problem.start(0)
     for _ in in_order(problem, RBF, "exact").run(states):
         pass
@@ -176,7 +175,7 @@ def test_a_run_goes_on_with_the_same_turns(schedule):
     """From a copy of the states at any moment: the same iterates, in the same order."""
     x, y = digits(600)
     backend = InMemoryBackend(x, RBF)
-    problem = OneVsRest(backend, y, 10, 1.0, "mfw", TOLERANCE)
+    problem = OneVsRest(backend, y, 10, 1.0, "mfw", PAPER)
     every = 61
 
     def pause(iteration):
@@ -225,7 +224,7 @@ def test_a_hot_set_that_would_hold_all_is_the_exact_schedule():
 def test_fit_classes_is_fit_signs_for_each(schedule):
     x, y = digits(600)
     backend = InMemoryBackend(x, RBF)
-    options = FitOptions(RBF, 1.0, "mfw", schedule, TOLERANCE, MEMORY, 3)
+    options = FitOptions(RBF, 1.0, "mfw", schedule, PAPER, MEMORY, 3)
     fits = fit_classes(backend, y, 10, options, lambda states: None)
     for k, fitted in enumerate(fits):
         expected = fit_signs(backend, signs_of(y, k), options, lambda state: None)
@@ -242,7 +241,7 @@ def test_fit_classes_is_fit_signs_for_each(schedule):
 def test_fit_classes_stops():
     x, y = digits(600)
     backend = InMemoryBackend(x, RBF)
-    options = FitOptions(RBF, 1.0, "mfw", "exact", TOLERANCE, MEMORY, 0)
+    options = FitOptions(RBF, 1.0, "mfw", "exact", PAPER, MEMORY, 0)
     short = fit_classes(backend, y, 10, replace(options, max_iterations=20), lambda states: None)
     assert [(f.iterations, f.status) for f in short] == [(20, "max_iter")] * 10
     asked = []
@@ -290,7 +289,7 @@ def test_weights_and_an_intercept_are_those_of_each_class_alone(schedule):
     random = np.random.default_rng(0)
     C = random.uniform(0.5, 2.0, len(y))
     C[[0, 5]] = 0.0  # these take no part, though one is where the training begins
-    what = (C, "fw", 1e-4, random.uniform(0.5, 1.5, len(y)), 1.0)
+    what = (C, "fw", StopRule(absolute=1e-4), random.uniform(0.5, 1.5, len(y)), 1.0)
     problem = OneVsRest(InMemoryBackend(x, RBF), y, 10, *what)
     states = problem.start(0, HOT_SET)
     for _ in in_order(problem, RBF, schedule).run(states):

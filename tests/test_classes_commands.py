@@ -56,7 +56,7 @@ def config(store: Path) -> Path:
     values = {
         "data": {"train": str(store), "test": str(store / "test")},
         "model": {"C": 10, "kernel": {"name": "rbf", "gamma": 0.01}},
-        "solver": {"schedule": "exact", "tolerance": 2e-5, "threads": 1},
+        "solver": {"schedule": "exact", "absolute_tolerance": 2e-5, "threads": 1},
         "run": {"snapshot_every": 2000, "checkpoint_every": 500},
     }
     path.write_text(yaml.safe_dump(values))

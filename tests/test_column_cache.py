@@ -58,7 +58,7 @@ def test_a_slot_holds_the_column_it_is_said_to_hold(capacity, pairs, seed):
 def test_patterns_taken_in_turns_find_some_of_their_columns(capacity):
     """The columns used last would all be gone whenever their turn comes."""
     cache = cache_of(capacity)
-    gradient, role = np.zeros(N), np.full(N, IDLE, np.int8)  # nothing to guess
+    gradient, role = np.ones(N), np.full(N, IDLE, np.int8)  # nothing to guess
     turns = [[use(cache, s, s + 1, gradient, role) for s in range(0, N, 2)] for _ in range(5)]
     for found in turns[1:]:
         assert 2 * sum(found) >= capacity - 4
@@ -68,7 +68,7 @@ def test_guesses_leave_slots_to_the_columns_in_use():
     cache = cache_of(40)
     used = list(range(8))
     for s in used[::2]:
-        use(cache, s, s + 1, np.zeros(N), np.full(N, IDLE, np.int8))
+        use(cache, s, s + 1, np.ones(N), np.full(N, IDLE, np.int8))
     for s in (8, 10):  # two whole batches would take all
         use(cache, s, s + 1, np.arange(N, dtype=float), np.full(N, SUPPORT, np.int8))
     assert np.count_nonzero(cache.slot >= 0) > 30

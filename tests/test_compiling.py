@@ -15,6 +15,7 @@ from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.steps import steps
+from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.terminal import compiling
 from bigsvm.terminal.compiling import announced
 
@@ -50,7 +51,7 @@ def test_labels_that_can_be_written_to_compile_nothing_again() -> None:
     compiled = []
     for writeable in (True, False):  # a hot set or an array of the user's, and a store
         y.setflags(write=writeable)
-        problem = Problem(InMemoryBackend(x, kernel), y, 1.0, "mfw", 1e-5)
+        problem = Problem(InMemoryBackend(x, kernel), y, 1.0, "mfw", StopRule(absolute=1e-5))
         schedule = ExactSchedule(problem, space_for_columns(10**6, 50))
         for _ in schedule.run(problem.start(0)):
             pass

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from bigsvm.config import Config
 from bigsvm.config_file import load_config
 from bigsvm.errors import UserError
+from bigsvm.solvers import TOLERANCE
+from bigsvm.solvers.stop_rule import StopRule
 
 REPOSITORY = Path(__file__).parent.parent
 GOOD = """
@@ -54,7 +56,7 @@ def test_defaults(load: Any) -> None:
     assert config.model.C == 2.0
     assert config.model.kernel.rate == 1 / 18
     assert config.solver.schedule == "auto"
-    assert config.solver.tolerance == 1e-5
+    assert config.solver.stop_rule == StopRule(relative=TOLERANCE)
     assert config.solver.time_limit is None
     assert config.solver.initial == 0
     assert config.solver.memory_limit == 2 * 2**30
@@ -283,6 +285,34 @@ words = st.text(string.printable, max_size=12) | st.sampled_from(
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 
 
+def test_absolute_tolerance_takes_the_place_of_the_relative_one(load: Any, tmp_path: Path) -> None:
+    solver = load(GOOD, "solver.absolute_tolerance=1e-5").solver
+    assert solver.stop_rule == StopRule(absolute=1e-5)
+    again = load(GOOD + "solver: {absolute_tolerance: 1e-5}", "solver.absolute_tolerance=null")
+    assert again.solver.stop_rule == StopRule(relative=TOLERANCE)
+    other = load(
+        GOOD + "solver: {absolute_tolerance: 1e-5, tolerance: null}",
+        "solver.absolute_tolerance=null",
+        "solver.tolerance=0.1",
+    )
+    assert other.solver.stop_rule == StopRule(relative=0.1)
+
+
+@pytest.mark.parametrize(
+    ("solver", "told"),
+    [
+        ("{tolerance: 1e-3, absolute_tolerance: 1e-5}", "absolute_tolerance, not both"),
+        (f"{{tolerance: {TOLERANCE}, absolute_tolerance: 1e-5}}", "absolute_tolerance, not both"),
+        ("{tolerance: null}", "give tolerance or absolute_tolerance"),
+        ("{tolerance: 1}", "less than 1"),
+        ("{absolute_tolerance: 0}", "greater than 0"),
+    ],
+)
+def test_one_stop_rule_and_one_that_means_something(load: Any, solver: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        load(GOOD + f"solver: {solver}")
+
+
 @in_this_folder
 @example("1e5", 1.0, 1)
 @given(words, numbers.filter(lambda c: c > 0), st.integers(0, 10**12))
@@ -291,7 +321,12 @@ def test_to_yaml_and_back(tmp_path: Path, word: str, C: float, seed: int) -> Non
         {
             "data": {"source": word, "test": {"path": word, "x": word, "positive": word}},
             "model": {"C": C, "kernel": {"gamma": min(max(C, 1e-30), 1e30)}},
-            "solver": {"seed": seed, "tolerance": C, "time_limit": "2h", "memory_limit": "3GiB"},
+            "solver": {
+                "seed": seed,
+                "absolute_tolerance": C,
+                "time_limit": "2h",
+                "memory_limit": "3GiB",
+            },
             "run": {"dir": word},
         }
     )

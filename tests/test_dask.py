@@ -23,6 +23,7 @@ from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.stores.store import Dataset, open_dataset
 
 ROWS = 66_000  # more than the largest chunk
@@ -70,7 +71,7 @@ def exact(problem: Problem) -> Any:
 
 def trained(backend: Backend, dataset: Dataset, schedule: Callable, iterations: int) -> bytes:
     """Everything that a training has found out after some iterations."""
-    problem = Problem(backend, dataset.labels(), 10.0, "mfw", 1e-6)
+    problem = Problem(backend, dataset.labels(), 10.0, "mfw", StopRule(absolute=1e-6))
     state = problem.start(0, hot_set=64)
     for now in schedule(problem).run(state):
         if now.iteration >= iterations:

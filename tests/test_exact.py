@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import Rows, kernel_matrix, named, problem_of, q_matrix, random_problem, reference
+from problems import (
+    Rows,
+    absolute,
+    kernel_matrix,
+    named,
+    problem_of,
+    q_matrix,
+    random_problem,
+    reference,
+)
 
 from bigsvm.backends.local import LocalBackend
 from bigsvm.errors import UserError
@@ -107,7 +116,7 @@ def test_chunks_and_streaming_change_no_bit(chunk_rows, resident):
     expected = solve(problem_of(x, y, RBF, 10.0))
     rows = Rows(x, chunk_rows)
     backend = LocalBackend(rows, RBF, resident)
-    state = solve(Problem(backend, y, 10.0, "mfw", 1e-5))
+    state = solve(Problem(backend, y, 10.0, "mfw", absolute(1e-5)))
     assert np.array_equal(state.alpha, expected.alpha)
     assert np.array_equal(state.gradient, expected.gradient)
     reads = rows.reads

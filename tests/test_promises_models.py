@@ -79,7 +79,7 @@ def test_the_summary_tells_the_true_gap(straight: Path, stores: dict[str, Path])
 def test_a_real_data_set_with_a_test_set(train: Train, data_dir: Path, tmp_path: Path) -> None:
     store = tmp_path / "sonar.zarr"
     prepare(data_dir / "sonar.all-data", store, PrepareOptions(scaling="minmax", test_rows=60))
-    sets = (f"data.train={store}", f"data.test={store}/test", "solver.tolerance=1e-8")
+    sets = (f"data.train={store}", f"data.test={store}/test", "solver.absolute_tolerance=1e-8")
     train(tmp_path / "run", *sets)
     told = summary(tmp_path / "run")
     assert told["true_gap"] <= 1e-8

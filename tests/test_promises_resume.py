@@ -116,7 +116,7 @@ def test_interrupted_twice_leaves_at_once(start: Any, tmp_path: Path) -> None:
 def test_interrupted_when_nobody_reads_the_messages(start: Any, tmp_path: Path) -> None:
     """`bigsvm.train ... 2>&1 | tee log`: Ctrl-C ends tee first."""
     run_dir = tmp_path / "run"
-    process = start(run_dir, "run.checkpoint_every=1000000", "solver.tolerance=1e-15")
+    process = start(run_dir, "run.checkpoint_every=1000000", "solver.absolute_tolerance=1e-15")
     wait_until((run_dir / "snapshots" / "model-00000300.safetensors").exists, process)
     process.stdout.close()
     process.stderr.close()

@@ -82,7 +82,7 @@ def test_ends_well_or_says_why(
         "model": {"algorithm": algorithm, "C": case.C, "kernel": case.kernel},
         "solver": {
             **{"schedule": schedule, "hot_set": 16, "threads": 1},
-            **{"tolerance": 1e-6, "max_iterations": 400},
+            **{"absolute_tolerance": 1e-6, "max_iterations": 400},
         },
     }
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))

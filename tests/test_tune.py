@@ -15,9 +15,11 @@ from tunings import CS, SIGMAS, command, config_for, made_store, tune
 from bigsvm import cli
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.kernels import Kernel
+from bigsvm.solvers import TOLERANCE
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.stores.store import open_dataset
 from bigsvm.tune import main
 from bigsvm.tuning.folds import stratified_folds, stratified_sample
@@ -115,8 +117,8 @@ def test_the_table_is_that_of_ordinary_trainings(
         for train, test in folds_of(y):
             of_rows = C * C_of_rows(settings, y, train)
             problem = Problem(
-                InMemoryBackend(x[train], kernel), y[train], of_rows, algorithm, 1e-5,
-                intercept=intercept,
+                InMemoryBackend(x[train], kernel), y[train], of_rows, algorithm,
+                StopRule(relative=TOLERANCE), intercept=intercept,
             )  # fmt: skip
             state = problem.start(2)
             closed = False

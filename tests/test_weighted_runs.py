@@ -195,7 +195,7 @@ def test_every_round_goes_on_to_the_same_bits(
     assert "in round 3 already" in refusal(train, run_dir, *common, "model.rounds=2")
     for other, word in {
         "model.reweight.floor=0.2": "reweight was",
-        "solver.tolerance=1e-4": "tolerance of a round was",
+        "solver.absolute_tolerance=1e-4": "tolerance of a round was",
     }.items():
         assert word in refusal(train, run_dir, *ROUNDS, *SCHEDULES[name], other)
 
@@ -215,14 +215,14 @@ def test_binary_weights_of_mfw_give_its_model_again(
     from bigsvm.files.sealed import read_sealed
     from bigsvm.training.checkpoint import KIND
 
-    train(tmp_path / "mfw", "solver.tolerance=1e-6")
+    train(tmp_path / "mfw", "solver.absolute_tolerance=1e-6")
     newest = max((tmp_path / "mfw" / "checkpoints").iterdir())
     arrays, about = read_sealed(newest)
     assert about["format"].startswith(KIND)
     np.save(tmp_path / "binary.npy", arrays["role"] > 0)
     train(
         tmp_path / "wsvm",
-        "solver.tolerance=1e-6",
+        "solver.absolute_tolerance=1e-6",
         "model.algorithm=wsvm",
         f"model.weights={tmp_path / 'binary.npy'}",
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import Rows, kernel_matrix, named, random_problem, reference
+from problems import Rows, absolute, kernel_matrix, named, random_problem, reference
 
 from bigsvm.backends.local import LocalBackend
 from bigsvm.errors import UserError
@@ -14,7 +14,7 @@ from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.reweight import FUNCTIONS, Reweighting
-from bigsvm.solvers.state import IDLE, SUPPORT
+from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT
 
 RBF = Kernel("rbf", gamma=0.5)
 MEMORY = 2**26
@@ -23,7 +23,7 @@ SCHEDULES = ("exact", "block")
 
 def problem_of(x, y, C=1.0, algorithm="fw", tolerance=1e-5, kernel=RBF, **weights):
     backend = LocalBackend(Rows(x), kernel, 2**30)
-    return Problem(backend, y, C, algorithm, tolerance, **weights)
+    return Problem(backend, y, C, algorithm, absolute(tolerance), **weights)
 
 
 def solve(problem, schedule="exact", state=None, kernel=RBF):
@@ -87,7 +87,7 @@ def test_a_C_of_its_own_for_each_pattern(schedule, algorithm, data_dir):
     x, y = named("ionosphere", data_dir)
     C = 10.0 * np.random.default_rng(1).choice([0.1, 1.0, 5.0], len(y))
     state = solve(problem_of(x, y, C, algorithm, tolerance=1e-8), schedule)
-    working = state.role != IDLE
+    working = state.role > IDLE
     assert working.all() == (algorithm == "fw")
     q = q_matrix(x, y, C)[np.ix_(working, working)]
     b = by_libsvm(q)
@@ -140,7 +140,7 @@ def test_patterns_of_weight_0_are_as_if_not_there(schedule, algorithm, weights):
     given = {"margin": zeros} if weights == "margin" else {"C": 10 * zeros}
     problem = problem_of(x, y, **({"C": 10.0} | given), algorithm=algorithm)
     state = solve(problem, schedule)
-    assert (state.role[~kept] == IDLE).all()
+    assert (state.role[~kept] == EXCLUDED).all()
     assert not state.gradient[~kept].any()
     alone = solve(problem_of(x[kept], y[kept], 10.0, algorithm), schedule)
     if schedule == "exact":
@@ -165,7 +165,7 @@ def test_a_pattern_m_times_is_a_pattern_of_m_times_the_C(data_dir):
 def test_mfw_is_the_weighted_svm_of_its_working_set(schedule, name, data_dir):
     x, y = named(name, data_dir)
     found = solve(problem_of(x, y, 10.0, "mfw", 1e-8), schedule)
-    binary = (found.role != IDLE).astype(float)
+    binary = (found.role > IDLE).astype(float)
     assert 0 < binary.sum() < len(y)
     again = solve(problem_of(x, y, 10.0, "fw", 1e-8, margin=binary), schedule)
     assert again.objective == pytest.approx(found.objective, rel=1e-6)
@@ -183,7 +183,7 @@ def test_every_step_is_that_of_a_plain_numpy_loop(algorithm, data_dir):
     state = solve(problem_of(x, y, C, algorithm, margin=t))
     assert state.iteration == len(plain.toward) > 100
     assert np.allclose(state.alpha, plain.alpha, rtol=1e-9, atol=1e-14)
-    assert np.array_equal(state.role != IDLE, plain.working)
+    assert np.array_equal(state.role > IDLE, plain.working)
 
 
 @settings(max_examples=40, deadline=None)
@@ -210,7 +210,7 @@ def test_random_problems(seed, n, algorithm, schedule, idle, spread, intercept):
     assert np.dot(t, a) == pytest.approx(1, abs=1e-9)
     assert np.array_equal(state.alpha > 0, state.role == SUPPORT)
     g = q_matrix(x, y, C, intercept=intercept) @ a
-    working, support = state.role != IDLE, state.role == SUPPORT
+    working, support = state.role > IDLE, state.role == SUPPORT
     per_margin = g[working] / t[working]
     assert per_margin.min() >= (g[support] / t[support]).max() - 2e-5
     assert (g[(~working) & (t > 0)] >= -1e-9).all()

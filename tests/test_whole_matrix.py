@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from problems import named, problem_of, random_problem
+from problems import absolute, named, problem_of, random_problem
 
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.estimator.fit import FitOptions, fit_signs
@@ -22,6 +22,7 @@ from bigsvm.solvers.whole_matrix import (
 
 RBF = Kernel("rbf", gamma=0.5)
 LINEAR = Kernel("linear")
+PAPER = absolute(1e-5)
 GRID = (1e-3, 0.1, 1.0, 30.0, 1e4)
 
 
@@ -40,7 +41,9 @@ def exact(x, y, kernel, C, algorithm, limit=10**6, initial=0):
 @pytest.mark.parametrize("name", ["heart", "sonar"])
 def test_every_C_gives_the_bits_of_the_exact_schedule(name, kernel, algorithm, data_dir):
     x, y = named(name, data_dir)
-    found = solve(kernel_matrix(kernel, x), y, GRID, algorithm, max_iterations=20_000, initial=3)
+    found = solve(
+        kernel_matrix(kernel, x), y, GRID, algorithm, PAPER, max_iterations=20_000, initial=3
+    )
     for run, C in enumerate(GRID):
         state = exact(x, y, kernel, C, algorithm, limit=20_000, initial=3)
         assert np.array_equal(found.alpha[run], state.alpha)
@@ -56,9 +59,9 @@ def test_what_is_held_out_takes_no_part_and_is_decided(algorithm, data_dir):
     held_out = np.random.default_rng(0).random(len(y)) < 0.3
     kept = np.flatnonzero(~held_out)
     found = solve(
-        kernel_matrix(RBF, x), y, GRID, algorithm, initial=int(kept[5]), held_out=held_out
+        kernel_matrix(RBF, x), y, GRID, algorithm, PAPER, initial=int(kept[5]), held_out=held_out
     )
-    alone = solve(kernel_matrix(RBF, x[kept]), y[kept], GRID, algorithm, initial=5)
+    alone = solve(kernel_matrix(RBF, x[kept]), y[kept], GRID, algorithm, PAPER, initial=5)
     assert np.array_equal(found.alpha[:, kept], alone.alpha)
     assert not found.alpha[:, held_out].any()
     for name in ("iterations", "working", "support", "status", "gap"):
@@ -74,8 +77,8 @@ def test_what_is_held_out_takes_no_part_and_is_decided(algorithm, data_dir):
 
 def test_it_ends_where_an_ordinary_fit_ends():
     x, y = random_problem(np.random.default_rng(5), 3000, 4)
-    found = solve(kernel_matrix(RBF, x), y, [10.0], "mfw")
-    options = FitOptions(RBF, 10.0, "mfw", "exact", 1e-5, 2**30, 0)
+    found = solve(kernel_matrix(RBF, x), y, [10.0], "mfw", PAPER)
+    options = FitOptions(RBF, 10.0, "mfw", "exact", PAPER, 2**30, 0)
     fitted = fit_signs(InMemoryBackend(x, RBF), y, options, lambda state: None)
     assert np.array_equal(found.alpha[0], fitted.alpha)
     assert found.iterations[0] == fitted.iterations
@@ -85,13 +88,13 @@ def test_it_ends_where_an_ordinary_fit_ends():
 def test_why_a_run_ended_is_told():
     x, y = random_problem(np.random.default_rng(5), 200, 4)
     matrix = kernel_matrix(RBF, x)
-    found = solve(matrix, y, [10.0, 1e-3], "fw", max_iterations=100)
+    found = solve(matrix, y, [10.0, 1e-3], "fw", PAPER, max_iterations=100)
     assert found.status[0] == MAX_ITERATIONS
     assert found.iterations[0] == 100
     assert found.gap[0] > 1e-5
-    assert (solve(np.full_like(matrix, np.inf), y, [1.0], "fw").status == OVERFLOWED).all()
+    assert (solve(np.full_like(matrix, np.inf), y, [1.0], "fw", PAPER).status == OVERFLOWED).all()
     with pytest.raises(ValueError, match="held out"):
-        solve(matrix, y, [1.0], "fw", held_out=np.arange(200) == 0)
+        solve(matrix, y, [1.0], "fw", PAPER, held_out=np.arange(200) == 0)
 
 
 def test_another_thread_can_stop_it():
@@ -101,7 +104,7 @@ def test_another_thread_can_stop_it():
     thread = threading.Thread(
         target=lambda: results.append(
             # No gap is that small: it would go on for hours.
-            solve(kernel_matrix(RBF, x), y, [1.0, 1.0], "fw", 1e-300, 2**40, stop=stop)
+            solve(kernel_matrix(RBF, x), y, [1.0, 1.0], "fw", absolute(1e-300), 2**40, stop=stop)
         )
     )
     thread.start()

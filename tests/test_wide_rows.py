@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from problems import Rows, random_problem
+from problems import Rows, absolute, random_problem
 from trainings import HANGS, environment
 
 from bigsvm.backends.gathered import Gathered
 from bigsvm.backends.in_memory import InMemoryBackend
+from bigsvm.backends.kernel_values import KernelValues
 from bigsvm.backends.local import LocalBackend
 from bigsvm.backends.part import PartOfBackend
 from bigsvm.kernels import Kernel
@@ -42,7 +43,7 @@ def test_pieces_change_no_bit(kernel: Kernel, rows_at_once: int) -> None:
     backend = LocalBackend(Rows(x, 32), kernel, 2000, rows_at_once=rows_at_once)
     alpha = np.random.default_rng(2).dirichlet(np.ones(70))
     gradients = [
-        Problem(served, y, 2.0, "fw", 1e-5).gradient(alpha)
+        Problem(served, y, 2.0, "fw", absolute(1e-5)).gradient(alpha)
         for served in (backend, InMemoryBackend(x, kernel))
     ]
     assert gradients[0].tobytes() == gradients[1].tobytes()
@@ -68,8 +69,8 @@ class Held(InMemoryBackend):
 
     largest = 0
 
-    def __init__(self, rows: np.ndarray, kernel: Kernel) -> None:
-        super().__init__(rows, kernel)
+    def __init__(self, rows: np.ndarray, kernel: Kernel, kernel_values: KernelValues) -> None:
+        super().__init__(rows, kernel, kernel_values)
         Held.largest = max(Held.largest, rows.nbytes + self._block.panels.nbytes)
 
 
@@ -87,11 +88,11 @@ def test_a_hot_set_is_widened_whatever_the_memory(
         Held.largest = 0
         backend = LocalBackend(Rows(x, 64), KERNELS[0], 0, rows_at_once=24)
         if count == 2:
-            problem = Problem(backend, y, 10.0, "fw", 1e-5)
+            problem = Problem(backend, y, 10.0, "fw", absolute(1e-5))
             states = [problem.start(0, 8)]
             run = BlockSchedule(problem, KERNELS[0], memory).run(states[0])
         else:
-            classes = OneVsRest(backend, np.arange(200) % count, count, 10.0, "fw", 1e-3)
+            classes = OneVsRest(backend, np.arange(200) % count, count, 10.0, "fw", absolute(1e-3))
             of_classes = classes.start(0, 8)
             states = of_classes.classes
             run = BlockInTurns(classes, KERNELS[0], memory).run(of_classes)

@@ -4,6 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
+from bigsvm.backends.kernel_values import KernelValues
 from bigsvm.files.sealed import InPieces
 
 
@@ -11,12 +12,15 @@ class Backend(Protocol):
     """Serves rows, kernel columns and kernel products; holds no state of the training.
 
     The values are the same bits whoever serves them, in however many pieces. Who wants many rows
-    should `gather` no more than `rows_at_once`, or they exceed the memory meant for them.
+    should `gather` no more than `rows_at_once`, or they exceed the memory meant for them. What
+    `columns` and `matvec` compute is added to `kernel_values`, which the backends of one training
+    share.
     """
 
     n: int
     d: int
     rows_at_once: int
+    kernel_values: KernelValues
 
     def gather(self, indices: np.ndarray) -> np.ndarray:
         """The patterns `indices`, (q, d) float32, in the order asked."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from bigsvm.backends import worker
 from bigsvm.backends.gathered import with_coefficients
+from bigsvm.backends.kernel_values import KernelValues
 from bigsvm.backends.local import LocalBackend
 from bigsvm.backends.sums import as_columns, weights_of
 from bigsvm.backends.worker import Stretch
@@ -64,6 +65,7 @@ class DaskBackend:
     ) -> None:
         self.n, self.d = dataset.n, dataset.d
         self.rows_at_once = rows_at_once
+        self.kernel_values = KernelValues()
         self.passes, self.overhead = 0, 0.0
         self._dataset = dataset
         self._store = store
@@ -100,6 +102,7 @@ class DaskBackend:
         this process computes them: the step is completed, the state is whole, and the training can
         save it and leave.
         """
+        self.kernel_values.add_columns(rows, self.n)
         try:
             for stretch, _, part in self._served(worker.columns, lambda _: (rows,)):
                 out[slots, stretch.start : stretch.stop] = part
@@ -108,6 +111,7 @@ class DaskBackend:
 
     def matvec(self, rows: np.ndarray | InPieces, coef: np.ndarray) -> np.ndarray:
         """See `Backend`; `ClusterLost` where it is, for no state changes before a pass is whole."""
+        self.kernel_values.add_product(self._kernel, rows, coef, self.n)
         begin = time.monotonic()
         sums = np.zeros((*coef.shape[1:], self.n))
         slowest = 0.0

@@ -7,6 +7,7 @@ from queue import SimpleQueue
 import numpy as np
 
 from bigsvm import kernels
+from bigsvm.backends.kernel_values import KernelValues
 from bigsvm.backends.sums import add_sums, as_columns
 from bigsvm.files.sealed import InPieces
 from bigsvm.kernels import LANES, Block, Kernel, block_of
@@ -41,6 +42,7 @@ class LocalBackend:
     ) -> None:
         self.n, self.d = dataset.n, dataset.d
         self.rows_at_once = rows_at_once
+        self.kernel_values = KernelValues()
         self._dataset = dataset
         self._kernel = kernel
         self._threads = min(threads or available_threads(), available_threads())
@@ -76,12 +78,14 @@ class LocalBackend:
 
     def columns(self, rows: np.ndarray, out: np.ndarray, slots: np.ndarray) -> None:
         """See `Backend`."""
+        self.kernel_values.add_columns(rows, self.n)
         with threads(self._threads):
             for block in self._blocks():
                 kernels.columns(self._kernel, block, rows, out, slots)
 
     def matvec(self, rows: np.ndarray | InPieces, coef: np.ndarray) -> np.ndarray:
         """See `Backend`."""
+        self.kernel_values.add_product(self._kernel, rows, coef, self.n)
         columns = as_columns(coef)
         sums = np.zeros((columns.shape[1], self.n))
         self.add_sums(rows, columns, sums)

@@ -21,6 +21,7 @@ class PartOfBackend:
     def __init__(self, backend: Backend, index: np.ndarray, kernel: Kernel) -> None:
         self.n, self.d = len(index), backend.d
         self.rows_at_once = backend.rows_at_once
+        self.kernel_values = backend.kernel_values
         self._backend, self._index = backend, index
         self._kernel = kernel
 
@@ -30,11 +31,13 @@ class PartOfBackend:
 
     def columns(self, rows: np.ndarray, out: np.ndarray, slots: np.ndarray) -> None:
         """See `Backend`."""
+        self.kernel_values.add_columns(rows, self.n)
         for block in self._blocks():
             kernels.columns(self._kernel, block, rows, out, slots)
 
     def matvec(self, rows: np.ndarray | InPieces, coef: np.ndarray) -> np.ndarray:
         """See `Backend`."""
+        self.kernel_values.add_product(self._kernel, rows, coef, self.n)
         columns = as_columns(coef)
         sums = np.zeros((columns.shape[1], self.n))
         add_sums(self._kernel, self._blocks, rows, columns, sums)

@@ -22,6 +22,7 @@ from bigsvm.estimator.outside_rows import is_store
 from bigsvm.estimator.rows import labels_to_test, rows_to_fit, rows_to_predict
 from bigsvm.estimator.watch import Progress, Watch
 from bigsvm.kernels import block_of, products
+from bigsvm.solvers import TOLERANCE
 from bigsvm.terminal.ctrl_c import noted_ctrl_c
 
 if TYPE_CHECKING:
@@ -62,8 +63,11 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         Of "rwsvm": the way from coefficients to weights. The default is
         ``{"function": "sqrt", "floor": 0.1, "ceiling": 1.0}``; other functions are identity, log
         and tanh.
-    tol : float, default=1e-5
-        Stop when the pairwise gap is no larger.
+    tol : float, default=0.01
+        Stop when the pairwise gap is no larger than this share of the margin, as in SVC.
+    absolute_tol : float, optional
+        Instead of `tol`: stop when the gap itself is no larger, as in the paper. The margin
+        shrinks as rows are added and as C grows, so that it means something else on every problem.
     max_iter : int, default=1_000_000
         For each class; -1 for no limit.
     time_limit : float or str, optional
@@ -99,6 +103,10 @@ class BigSVC(ClassifierMixin, BaseEstimator):
     n_iter_ : (1 or n_classes,) int array
     gap_ : (1 or n_classes,) float array
         At the end, under a gradient computed from the coefficients alone.
+    relative_gap_ : (1 or n_classes,) float array
+        The same as a share of the margin; at most `tol` where converged.
+    kernel_values_ : int
+        How many were computed in the fit.
     status_ : list of str
         Of each class: converged, max_iter, time_limit, callback or interrupted.
     n_features_in_, feature_names_in_
@@ -141,7 +149,8 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         intercept: float = 0.0,
         rounds: int = 2,
         reweight: dict[str, Any] | None = None,
-        tol: float = 1e-5,
+        tol: float = TOLERANCE,
+        absolute_tol: float | None = None,
         max_iter: int = 1_000_000,
         time_limit: float | str | None = None,
         memory_limit: int | str = "1GiB",
@@ -163,6 +172,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         self.rounds = rounds
         self.reweight = reweight
         self.tol = tol
+        self.absolute_tol = absolute_tol
         self.max_iter = max_iter
         self.time_limit = time_limit
         self.memory_limit = memory_limit
@@ -307,6 +317,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
             "algorithm": self.algorithm_,
             "C": float(self.C),
             "iteration": int(self.n_iter_.sum()),
+            "relative_gap": float(self.relative_gap_.max()),
             "feature_names": None if names is None else [str(name) for name in names],
         }
         two = len(self.classes_) == 2
@@ -348,12 +359,17 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         self.intercept_ = options.intercept * self.dual_coef_.sum(axis=1)
         self.n_iter_ = np.array([fitted.iterations for fitted in fits])
         self.gap_ = np.array([fitted.gap for fitted in fits])
+        self.relative_gap_ = np.array([fitted.relative_gap for fitted in fits])
+        self.kernel_values_ = backend.kernel_values.total
         self.status_ = [fitted.status for fitted in fits]
         if unfinished := set(self.status_) - {"converged", "callback"}:
             warnings.warn(
                 f"the fit ended before it converged ({', '.join(sorted(unfinished))}) at a gap of "
-                f"{self.gap_.max():.1e}, where tol is {self.tol:g}"
+                f"{self.gap_.max():.1e}, {self.relative_gap_.max():.1e} of the margin, where "
+                f"{options.stop_rule} was asked for"
                 + ("; are the features scaled?" if "max_iter" in unfinished else ""),
                 ConvergenceWarning,
                 stacklevel=3,
             )
+        if fits[0].useless is not None:
+            warnings.warn(fits[0].useless, ConvergenceWarning, stacklevel=3)

@@ -1,7 +1,7 @@
 """Training for the estimator: signs in, coefficients out."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,11 +10,13 @@ from bigsvm.kernels import Kernel
 from bigsvm.solvers import HOT_SET
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
+from bigsvm.solvers.diagnosis import diagnose
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.polish import polished
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.reweight import Reweighting
-from bigsvm.solvers.state import State
+from bigsvm.solvers.state import State, relative_gap
+from bigsvm.solvers.stop_rule import StopRule
 
 # So few rows have the plain SVM, and that to the last digit: it is the same in whatever order they
 # stand, and its support vectors cost nothing.
@@ -34,7 +36,7 @@ class FitOptions:
         One for all, or that of each row.
     algorithm : {"fw", "mfw"}
     schedule : {"exact", "block"}
-    tolerance : float
+    stop_rule : StopRule
     memory : int
         Bytes for kernel values.
     initial : int
@@ -53,7 +55,7 @@ class FitOptions:
     C: float | np.ndarray
     algorithm: str
     schedule: str
-    tolerance: float
+    stop_rule: StopRule
     memory: int
     initial: int
     max_iterations: int = 2**62
@@ -81,15 +83,21 @@ class Fitted:
     iterations : int
     gap : float
         Under a gradient computed from alpha alone.
+    relative_gap : float
+        gap / a'Qa.
     status : str
         "converged", or what `stop` said.
+    useless : str or None
+        Why the model, of all classes together, is worth little; see `diagnose`.
     """
 
     alpha: np.ndarray
     coef: np.ndarray
     iterations: int
     gap: float
+    relative_gap: float
     status: str
+    useless: str | None = None
 
 
 def fit_signs(
@@ -121,7 +129,7 @@ def fit_signs(
     Fitted
     """
     problem = Problem(
-        backend, signs, options.C, options.algorithm, options.tolerance, options.margin,
+        backend, signs, options.C, options.algorithm, options.stop_rule, options.margin,
         options.intercept,
     )  # fmt: skip
     state = start_state(problem, options, start)
@@ -142,7 +150,8 @@ def fit_signs(
             final = polished(problem, final)
         rounds = options.reweighting
         if status != "converged" or rounds is None or final.round >= rounds.rounds:
-            return fitted_at(problem, final, status)
+            useless = diagnose([final], [problem], status == "converged")
+            return replace(fitted_at(problem, final, status), useless=useless)
         state = rounds.next_round(problem, final)
 
 
@@ -164,7 +173,8 @@ def fitted_at(problem: Problem, state: State, status: str) -> Fitted:
     """What was found, with the gradient of `state` computed from its alpha alone."""
     gap, _ = problem.stop_test(state, state.gradient)
     coef = problem.dual_coef(np.arange(len(state.alpha)), state.alpha) / state.level
-    return Fitted(state.alpha, coef, state.iteration, gap, status)
+    share = relative_gap(gap, state.level)
+    return Fitted(state.alpha, coef, state.iteration, gap, share, status)
 
 
 def _run(

@@ -1,6 +1,7 @@
 """Training more than two classes for the estimator, together: codes in and coefficients out."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from bigsvm.backends import Backend
 from bigsvm.estimator.fit import SMALL, FitOptions, Fitted, fitted_at, pauses, start_state
 from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.column_cache import space_for_columns
+from bigsvm.solvers.diagnosis import diagnose
 from bigsvm.solvers.in_turns import BlockInTurns, ExactInTurns
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.polish import polished
@@ -50,7 +52,7 @@ def fit_classes(
         One for each class.
     """
     problem = OneVsRest(
-        backend, codes, count, options.C, options.algorithm, options.tolerance, options.margin,
+        backend, codes, count, options.C, options.algorithm, options.stop_rule, options.margin,
         options.intercept,
     )  # fmt: skip
     if starts is None:
@@ -78,10 +80,12 @@ def fit_classes(
 
 
 def _fitted(final: ClassStates, problem: OneVsRest, otherwise: str) -> list[Fitted]:
-    fits = []
+    fits, states = [], []
     for k, (of_class, state) in enumerate(zip(problem.classes, final.classes, strict=True)):
         closed = k in final.closed
         if closed and problem.backend.n <= SMALL:
             state = polished(of_class, state)
+        states.append(state)
         fits.append(fitted_at(of_class, state, "converged" if closed else otherwise))
-    return fits
+    useless = diagnose(states, problem.classes, len(final.closed) == len(states))
+    return [replace(fitted, useless=useless) for fitted in fits]

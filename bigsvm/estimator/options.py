@@ -15,8 +15,9 @@ from bigsvm.estimator.fit import SMALL, FitOptions
 from bigsvm.estimator.rows import Rows
 from bigsvm.estimator.weights import C_of_rows, weights_of_rows
 from bigsvm.kernels import NAMES, Kernel
-from bigsvm.solvers import EXACT_UP_TO, HOT_SET
+from bigsvm.solvers import EXACT_UP_TO, HOT_SET, TOLERANCE
 from bigsvm.solvers.reweight import Reweighting
+from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.training.weights import check_all_classes
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def fit_options(
         C,
         "mfw" if algorithm == "mfw" else "fw",
         schedule,
-        float(given.tol),
+        stop_rule(given),
         checked("memory_limit", Annotated[Size, Field(gt=0)], given.memory_limit),
         initial,
         given.max_iter if given.max_iter > 0 else 2**62,
@@ -88,6 +89,13 @@ def fit_options(
         intercept=float(given.intercept),
         reweighting=reweighting,
     )
+
+
+def stop_rule(given: BigSVC) -> StopRule:
+    """When a fit has converged."""
+    if given.absolute_tol is not None:
+        return StopRule(absolute=float(given.absolute_tol))
+    return StopRule(relative=float(given.tol))
 
 
 def check_parameters(given: BigSVC) -> None:
@@ -100,8 +108,13 @@ def check_parameters(given: BigSVC) -> None:
     for name, known in chosen.items():
         if getattr(given, name) not in known:
             raise ValueError(f"{name}={getattr(given, name)!r}: choose one of {known}")
-    for name in ("C", "tol"):
-        _check_number(given, name, Real, lambda v: 0 < v < np.inf, "a number above 0")
+    _check_number(given, "C", Real, lambda v: 0 < v < np.inf, "a number above 0")
+    _check_number(given, "tol", Real, lambda v: 0 < v < 1, "a number above 0 and below 1")
+    if given.absolute_tol is not None:
+        fits = lambda v: 0 < v < np.inf  # noqa: E731
+        _check_number(given, "absolute_tol", Real, fits, "a number above 0, or None")
+        if given.tol != TOLERANCE:
+            raise ValueError("give tol (relative to the margin) or absolute_tol, not both")
     _check_number(given, "intercept", Real, lambda v: 0 <= v < np.inf, "a number, 0 or more")
     _check_number(given, "coef0", Real, np.isfinite, "a number")
     _check_number(given, "degree", Integral, lambda v: 1 <= v <= 20, "an integer from 1 to 20")

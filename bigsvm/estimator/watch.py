@@ -30,7 +30,10 @@ class Progress:
     iteration, passes : int
         Steps so far, of all classes, and passes over the data.
     gap : float
-        Training ends when it is `tol` or less, for every class.
+        The largest of all classes.
+    relative_gap : float
+        gap / a'Qa, the gap as a share of the margin. Training ends when it is `tol` or less, for
+        every class.
     seconds : float
         Since `fit` began.
     """
@@ -39,6 +42,7 @@ class Progress:
     passes: int
     gap: float
     seconds: float
+    relative_gap: float
 
 
 class Watch:
@@ -68,10 +72,15 @@ class Watch:
         given, now = self._given, time.monotonic()
         if given.verbose and now - self._line_at >= SECONDS_BETWEEN_LINES:
             self._line_at = now
-            print(f"[BigSVC] iteration {state.iteration:,}, gap {state.gap:.2e}")
+            print(
+                f"[BigSVC] iteration {state.iteration:,}, gap {state.gap:.2e}, "
+                f"{state.relative_gap:.1e} of the margin"
+            )
         if given.callback is not None and state.iteration > self._told_at:
             self._told_at = state.iteration
-            told = Progress(state.iteration, state.passes, state.gap, now - self._began)
+            told = Progress(
+                state.iteration, state.passes, state.gap, now - self._began, state.relative_gap
+            )
             if given.callback(told):
                 return "callback"
         if self._interrupted():

@@ -19,7 +19,16 @@ def model_facts(path: Path) -> dict[str, Any]:
     about = dict(model.about)
     recorded = {
         key: about.pop(key, None)
-        for key in ("algorithm", "C", "iteration", "n_working", "n_train", "source", "fingerprint")
+        for key in (
+            "algorithm",
+            "C",
+            "iteration",
+            "relative_gap",
+            "n_working",
+            "n_train",
+            "source",
+            "fingerprint",
+        )
     }
     names = about.pop("feature_names", None)
     return {
@@ -36,6 +45,7 @@ def model_facts(path: Path) -> dict[str, Any]:
         "training": {
             "status": _status(path, recorded["iteration"]),
             "iteration": recorded["iteration"],
+            "relative_gap": recorded["relative_gap"],
             "working": recorded["n_working"],
             "rows": recorded["n_train"],
         },

@@ -2,8 +2,8 @@
 
 Choose a hot set of patterns near the extremes of the gradient; let the exact schedule loose on it
 alone; then one product with the patterns that moved brings the whole gradient up to date. The
-theorem of the paper still holds: the working set only grows, a joining pattern has a negative
-derivative, and the stop test is made on the whole, fresh gradient.
+theorem of the paper still holds: the working set only grows, a joining pattern has a
+derivative of 0 or less, and the stop test is made on the whole, fresh gradient.
 
 The first hot set is a sample of the data: a model of it, however rough, saves dozens of passes. In
 the last one nobody waits to join and all that work are in: it is solved to the end, and the pass
@@ -125,7 +125,7 @@ class BlockSchedule:
         backend, index = self._problem.backend, away.hot.index
         if self._rows_and_panels(away.state) + 2 * 4 * len(index) > self._memory:
             return PartOfBackend(backend, index, self._kernel)
-        return InMemoryBackend(backend.gather(index), self._kernel)
+        return InMemoryBackend(backend.gather(index), self._kernel, backend.kernel_values)
 
     def steps(
         self, away: Excursion, served: Backend, pause: Callable[[int], int]
@@ -180,7 +180,9 @@ class BlockSchedule:
         return closed
 
     def _is_the_end(self, away: Excursion) -> bool:
-        return away.hot.is_final and away.part.gap <= self._problem.tolerance
+        # The final hot set holds the whole support, so its a'Qa is that of the problem.
+        threshold = self._problem.stop_rule.threshold(away.part.level)
+        return away.hot.is_final and away.part.gap <= threshold
 
     def _product(self, away: Excursion, served: Backend) -> np.ndarray:
         """A pass over the data."""
@@ -219,18 +221,18 @@ class BlockSchedule:
         g, role, y, p = state.gradient, state.role, self._problem.y, state.hot_set
         if state.passes == 0:
             return self._sample(state)
-        idle, working = (role == IDLE) & (self._problem.signs != 0), role != IDLE
+        idle, working = role == IDLE, role > IDLE
         all_work = np.count_nonzero(working) <= 4 * p
-        is_final = bool(all_work and not (idle & (g < 0)).any())
+        is_final = bool(all_work and not (idle & (g <= 0)).any())
         chosen = [np.flatnonzero(working)] if all_work else []
         scouts = []
         for of_class in (y < 0, y > 0):
             here = of_class & idle
-            chosen.append(lowest(_Drawn(len(y)), here & (g < 0), p // 2))
+            chosen.append(lowest(_Drawn(len(y)), here & (g <= 0), p // 2))
             here[chosen[-1]] = False
             chosen.append(lowest(g, here, p // 2 - len(chosen[-1])))
             here[chosen[-1]] = False
-            scouts.append(lowest(_Drawn(len(y)), here & (g >= 0), p // _SCOUTS))
+            scouts.append(lowest(_Drawn(len(y)), here & (g > 0), p // _SCOUTS))
             if not all_work:
                 chosen.append(lowest(g, of_class & working, p))
                 chosen.append(lowest(g, of_class & (role == SUPPORT), p, sign=-1))
@@ -239,7 +241,7 @@ class BlockSchedule:
         few = max(1, round(_SCOUTS_TO_LEAVE * np.count_nonzero(is_scout)))
         return HotSet(
             index,
-            leave_at=self._leave_at(state.gap, is_final),
+            leave_at=self._leave_at(state, is_final),
             last=state.iteration + _LONGEST * len(index),
             scouts=is_scout,
             patience=1 if is_final else few,
@@ -247,11 +249,12 @@ class BlockSchedule:
             is_final=is_final,
         )
 
-    def _leave_at(self, gap: float, is_final: bool) -> float:
+    def _leave_at(self, state: State, is_final: bool) -> float:
+        gap = state.gap
         if not is_final:
             return _ENOUGH * gap
         # A long way to go is gone in stages: who joins late makes the end of it worthless.
-        return gap / 10 if gap > 100 * self._problem.tolerance else -np.inf
+        return gap / 10 if gap > 100 * self._problem.stop_rule.threshold(state.level) else -np.inf
 
     def _sample(self, state: State) -> HotSet:
         """Patterns drawn by a fixed rule, as many of either class."""

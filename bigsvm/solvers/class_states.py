@@ -94,6 +94,11 @@ class ClassStates:
         return max(state.gap for state in self.classes)
 
     @property
+    def relative_gap(self) -> float:
+        """The largest."""
+        return max(state.relative_gap for state in self.classes)
+
+    @property
     def drift(self) -> float | None:
         """The largest; None where one is not known."""
         drifts = [state.drift for state in self.classes]

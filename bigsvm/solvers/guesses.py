@@ -20,7 +20,7 @@ def likely(gradient, role, slot, s, v, count):  # type: ignore[no-untyped-def]
     for i in range(len(gradient)):
         g = gradient[i]
         if g < low_bar:
-            if slot[i] < 0 and (role[i] != IDLE or g < 0) and i not in (s, v):
+            if slot[i] < 0 and (role[i] > IDLE or (role[i] == IDLE and g <= 0)) and i not in (s, v):
                 insert(lowest, lowest_index, g, i)
                 low_bar = lowest[-1]
         elif g > high_bar and role[i] == SUPPORT and slot[i] < 0 and i not in (s, v):

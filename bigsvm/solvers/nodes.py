@@ -8,11 +8,10 @@ from numba import njit, prange, types
 from numba.extending import intrinsic
 
 from bigsvm.kernels.tiles import everywhere
-from bigsvm.solvers.state import IDLE, SUPPORT
+from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT
 
 _LANES = 8
 _BLOCK = 2048
-_LEFT_OUT = -1
 # With fewer patterns, waiting for the other threads costs more than they save.
 WORTH_THREADS = 32_768
 
@@ -26,7 +25,7 @@ def find_nodes(gradient, role):  # type: ignore[no-untyped-def]
     Returns
     -------
     idle : int
-        Lowest derivative among the idle patterns: the next to join, if it is negative.
+        Lowest derivative among the idle patterns: the next to join, if it is 0 or less.
     toward : int
         Lowest derivative in the working set.
     away : int
@@ -59,7 +58,7 @@ def gap_and_joining(gradient, role):  # type: ignore[no-untyped-def]
         g = gradient[i]
         if np.isnan(g):
             return np.nan, someone_joins
-        joins = role[i] == IDLE and g < 0
+        joins = role[i] == IDLE and g <= 0
         someone_joins |= joins
         if joins or role[i] > IDLE:
             lowest = min(lowest, g)
@@ -141,7 +140,7 @@ def hold_out(gradient, role, signs, C, intercept, k_s, k_v, s, v, step):  # type
     new_s = gradient[s] + step * (q_ss - q_sv)
     new_v = gradient[v] + step * (q_sv - q_vv)
     held = (new_s, new_v, role[s], role[v])
-    role[s] = role[v] = _LEFT_OUT
+    role[s] = role[v] = EXCLUDED
     return held
 
 

@@ -16,6 +16,7 @@ from bigsvm.preparation.labels import signs_of
 from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.hot_set import Wanted
 from bigsvm.solvers.problem import ROWS, Problem, Verified, column_of, largest_difference
+from bigsvm.solvers.stop_rule import StopRule
 
 
 class OneVsRest:
@@ -29,7 +30,7 @@ class OneVsRest:
         The class of each pattern, from 0.
     count : int
         Of the classes.
-    C, algorithm, tolerance, margin, intercept
+    C, algorithm, stop_rule, margin, intercept
         See `Problem`; the same for all.
 
     Attributes
@@ -44,13 +45,13 @@ class OneVsRest:
         count: int,
         C: float | np.ndarray,
         algorithm: str,
-        tolerance: float,
+        stop_rule: StopRule,
         margin: np.ndarray | None = None,
         intercept: float = 0.0,
     ) -> None:
         self.backend = backend
         self.intercept = float(intercept)
-        what = (C, algorithm, tolerance, margin, intercept)
+        what = (C, algorithm, stop_rule, margin, intercept)
         self.classes = [Problem(backend, signs_of(codes, k), *what) for k in range(count)]
 
     @property
@@ -105,6 +106,11 @@ class OneVsRest:
             coef[np.searchsorted(rows, index), column] = self.classes[k].dual_coef(index, alpha)
         gathered = Gathered(self.backend, rows, self.backend.rows_at_once)
         return self.backend.matvec(gathered, coef)
+
+    def relative_gap(self, states: ClassStates) -> float:
+        """The largest of all classes; see `Problem`."""
+        each = zip(self.classes, states.classes, strict=True)
+        return max(problem.relative_gap(state) for problem, state in each)
 
     def coefficients(self, states: ClassStates) -> tuple[np.ndarray, np.ndarray]:
         """The support vectors of all classes, and what each decision multiplies them with.

@@ -33,10 +33,10 @@ def polished(problem: Problem, state: State) -> State:
         With the same working set, in which no gap is left.
     """
     with threadpool_limits(1, "blas"):  # whose rounding depends on the number of its threads
-        alpha = _optimum(_matrix(problem), state.alpha, state.role != IDLE)
+        alpha = _optimum(_matrix(problem), state.alpha, state.role > IDLE)
     if alpha is None:
         return state
-    role = np.where(state.role == IDLE, IDLE, WORKING).astype(np.int8)
+    role = np.minimum(state.role, WORKING)
     role[alpha > 0] = SUPPORT
     found = replace(state, alpha=alpha, gradient=problem.gradient(alpha), role=role)
     found.gap, closed = problem.stop_test(found, found.gradient)

@@ -11,7 +11,17 @@ from bigsvm.backends.gathered import Gathered
 from bigsvm.errors import UserError
 from bigsvm.files.sealed import InPieces
 from bigsvm.solvers.nodes import gap_and_joining
-from bigsvm.solvers.state import IDLE, SUPPORT, WORKING, State, pieces
+from bigsvm.solvers.state import (
+    EXCLUDED,
+    IDLE,
+    SUPPORT,
+    WORKING,
+    State,
+    pieces,
+    quad_form,
+    relative_gap,
+)
+from bigsvm.solvers.stop_rule import StopRule
 
 # Rows summed up before what they give is added to the rest, whatever the memory limit: the order of
 # a sum is part of its bits. How many of them are gathered at once is up to the memory.
@@ -46,8 +56,7 @@ class Problem:
         One for all, or one for each pattern (sample weights, class weights); where it is 0 the
         pattern takes no part.
     algorithm : {"fw", "mfw"}
-    tolerance : float
-        Stop at a gap no larger than this.
+    stop_rule : StopRule
     margin : (n,) float64, optional
         The weights t of a weighted SVM: the margin asked of each pattern, in units of the common
         one. Default: 1. Where it is 0 the pattern takes no part.
@@ -57,7 +66,7 @@ class Problem:
     Attributes
     ----------
     signs : (n,) int8, or float64 where there are weights
-        y_i / t_i; 0 for a pattern that takes no part: its derivative is 0 then, it never joins.
+        y_i / t_i; 0 for a pattern that takes no part, and whose role is EXCLUDED.
     C : float or (n,) float64
         As seen from alpha: C_i t_i^2.
     """
@@ -68,14 +77,14 @@ class Problem:
         y: np.ndarray,
         C: float | np.ndarray,
         algorithm: str,
-        tolerance: float,
+        stop_rule: StopRule,
         margin: np.ndarray | None = None,
         intercept: float = 0.0,
     ) -> None:
         self.backend = backend
         self.y = y
         self.algorithm = algorithm
-        self.tolerance = tolerance
+        self.stop_rule = stop_rule
         self.intercept = float(intercept)
         self._C_given = C
         self.signs: np.ndarray
@@ -176,7 +185,12 @@ class Problem:
     def stop_test(self, state: State, gradient: np.ndarray) -> tuple[float, bool]:
         """The gap at `state`'s point under `gradient`, and whether the run may end there."""
         gap, someone_joins = gap_and_joining(gradient, state.role)
-        return gap, gap <= self.tolerance and not someone_joins
+        threshold = self.stop_rule.threshold(quad_form(state.alpha, gradient))
+        return gap, gap <= threshold and not someone_joins
+
+    def relative_gap(self, state: State) -> float:
+        """gap / a'Qa under the gradient of `state`, which is that of its point."""
+        return relative_gap(self.stop_test(state, state.gradient)[0], state.level)
 
     def verified(self, state: State, final: State) -> Verified:
         """Recompute the gradient of `final`: `state`, or one ahead of it whose gradient is not."""
@@ -197,7 +211,7 @@ class Problem:
 
     def _roles(self, alpha: np.ndarray) -> np.ndarray:
         role = np.full(len(alpha), WORKING if self.algorithm == "fw" else IDLE, np.int8)
-        role[self.signs == 0] = IDLE
+        role[self.signs == 0] = EXCLUDED
         role[alpha > 0] = SUPPORT
         return role
 

@@ -15,10 +15,10 @@ from numba import njit
 
 from bigsvm.kernels import Kernel, block_of, columns
 from bigsvm.solvers.nodes import find_nodes, gap_and_joining
-from bigsvm.solvers.state import IDLE, SUPPORT, WORKING
+from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, WORKING, quad_form
 from bigsvm.solvers.steps import CLOSED, NOBODY, PAUSED, steps
+from bigsvm.solvers.stop_rule import StopRule
 
-HELD_OUT = -1  # a role that no node of a step has
 CONVERGED, MAX_ITERATIONS, OVERFLOWED, STOPPED = range(4)
 # So many steps before somebody asks whether to stop: a few milliseconds, at most some dozens.
 _BURST = 4096
@@ -78,7 +78,7 @@ def solve(
     y: np.ndarray,
     C: Sequence[float] | np.ndarray,
     algorithm: str,
-    tolerance: float = 1e-5,
+    stop_rule: StopRule,
     max_iterations: int = 1_000_000,
     initial: int = 0,
     held_out: np.ndarray | None = None,
@@ -99,7 +99,7 @@ def solve(
     C : sequence of float, or (runs, n) float64
         One for all patterns, or that of each; where it is 0 the pattern takes no part.
     algorithm : {"fw", "mfw"}
-    tolerance, max_iterations
+    stop_rule, max_iterations
         When to end each run.
     initial : int
         The first pattern, by its place in the matrix.
@@ -130,7 +130,8 @@ def solve(
         float(intercept),
         held_out,
         algorithm == "mfw",
-        float(tolerance),
+        float(stop_rule.relative),
+        float(stop_rule.absolute),
         int(max_iterations),
         int(initial),
         np.zeros(1, bool) if stop is None else stop,
@@ -154,8 +155,8 @@ def decisions(cross: np.ndarray, y: np.ndarray, alpha: np.ndarray) -> np.ndarray
 
 @njit(cache=True, nogil=True)
 def _solve_each(  # type: ignore[no-untyped-def]
-    matrix, y, C, intercept, held_out, idle_first, tolerance, max_iterations, initial, stop,
-    alpha, decided, iterations, working, gap, status,
+    matrix, y, C, intercept, held_out, idle_first, relative, absolute, max_iterations, initial,
+    stop, alpha, decided, iterations, working, gap, status,
 ):  # fmt: skip
     n = len(y)
     gradient, role = np.empty(n), np.empty(n, np.int8)
@@ -165,7 +166,7 @@ def _solve_each(  # type: ignore[no-untyped-def]
             alpha[run], gradient, role,
         )  # fmt: skip
         status[run], iterations[run], gap[run] = _solve(
-            matrix, y, C[run], intercept, tolerance, max_iterations, stop,
+            matrix, y, C[run], intercept, relative, absolute, max_iterations, stop,
             alpha[run], gradient, role, decided[run],
         )  # fmt: skip
         working[run] = np.sum(role > IDLE)
@@ -182,7 +183,7 @@ def _start(  # type: ignore[no-untyped-def]
         alpha[i] = 0.0
         gradient[i] = (np.float64(matrix[initial, i]) + intercept) * y[i] * y[initial]
         if held_out[i] or C[i] == 0:
-            role[i] = HELD_OUT
+            role[i] = EXCLUDED
         else:
             role[i] = IDLE if idle_first else WORKING
     gradient[initial] += 1.0 / C[initial]
@@ -192,7 +193,18 @@ def _start(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _solve(  # type: ignore[no-untyped-def]
-    matrix, y, C, intercept, tolerance, max_iterations, stop, alpha, gradient, role, decided
+    matrix,
+    y,
+    C,
+    intercept,
+    relative,
+    absolute,
+    max_iterations,
+    stop,
+    alpha,
+    gradient,
+    role,
+    decided,
 ):
     """Steps until the gap is closed under a gradient recomputed from alpha, or something ends it.
 
@@ -211,8 +223,8 @@ def _solve(  # type: ignore[no-untyped-def]
             if stop[0]:
                 return STOPPED, iteration, np.inf
             why, iteration, gap = steps(
-                alpha, gradient, role, y, C, intercept, tolerance, matrix, slot, last_used, 0,
-                nodes, iteration, min(iteration + _BURST, max_iterations), -np.inf, no_scouts,
+                alpha, gradient, role, y, C, intercept, relative, absolute, matrix, slot, last_used,
+                0, nodes, iteration, min(iteration + _BURST, max_iterations), -np.inf, no_scouts,
             )  # fmt: skip
         _decide(matrix, y, alpha, intercept, decided)
         for i in range(n):
@@ -220,7 +232,8 @@ def _solve(  # type: ignore[no-untyped-def]
             if alpha[i] != 0:  # a C of 0 is that of a pattern which takes no part
                 gradient[i] += alpha[i] / C[i]
         gap, someone_joins = gap_and_joining(gradient, role)
-        if why == CLOSED and gap <= tolerance and not someone_joins:
+        threshold = relative * max(quad_form(alpha, gradient), 0.0) + absolute
+        if why == CLOSED and gap <= threshold and not someone_joins:
             return CONVERGED, iteration, gap
         if why == PAUSED:
             return MAX_ITERATIONS, iteration, gap

@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from bigsvm.solvers.stop_rule import StopRule
+
 SECONDS_BETWEEN_LINES = 5.0
 
 
@@ -19,6 +21,7 @@ class Report:
     iteration: int
     passes: int
     gap: float
+    relative_gap: float
     objective: float
     working: int
     support: int
@@ -43,8 +46,8 @@ class TimeLeft:
     half of the reports.
     """
 
-    def __init__(self, tolerance: float, max_iterations: int, time_limit: float | None) -> None:
-        self._tolerance = tolerance
+    def __init__(self, stop_rule: StopRule, max_iterations: int, time_limit: float | None) -> None:
+        self._stop_rule = stop_rule
         self._max_iterations = max_iterations
         self._deadline = math.inf if time_limit is None else time.monotonic() + time_limit
         self._past: deque[tuple[float, int, float]] = deque(maxlen=400)
@@ -53,7 +56,8 @@ class TimeLeft:
     def update(self, report: Report) -> float:
         """Seconds left; infinity where nothing can be said yet."""
         now = time.monotonic()
-        self._past.append((now, report.iteration, math.log(max(report.gap, 1e-300))))
+        gap = report.gap if self._stop_rule.absolute else report.relative_gap
+        self._past.append((now, report.iteration, math.log(min(max(gap, 1e-300), 1e300))))
         recent = list(self._past)[len(self._past) // 2 :]
         if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
             return math.inf
@@ -67,7 +71,8 @@ class TimeLeft:
         slope = sum((t - middle_time) * (g - middle_gap) for t, _, g in recent)
         slope /= sum((t - middle_time) ** 2 for t, _, _ in recent)
         if slope < 0:
-            ends.append((math.log(self._tolerance) - recent[-1][2]) / slope)
+            target = self._stop_rule.absolute or self._stop_rule.relative
+            ends.append((math.log(target) - recent[-1][2]) / slope)
         return max(0.0, min(ends))
 
 
@@ -81,8 +86,8 @@ def as_time(seconds: float) -> str:
 def as_line(report: Report, rate: float, left: float) -> str:
     """One report as text; without what is not known yet."""
     return (
-        f"iteration {report.iteration:>9,}  gap {report.gap:.2e}  support {report.support:>7,}  "
-        f"working {report.working:>7,}"
+        f"iteration {report.iteration:>9,}  gap {report.gap:.2e}  relative "
+        f"{report.relative_gap:.1e}  support {report.support:>7,}  working {report.working:>7,}"
         + (f"  {rate:>7,.0f} it/s" if rate > 0 else "")
         + f"  {as_time(report.seconds)} gone"
         + (f", about {as_time(left)} left" if math.isfinite(left) else "")

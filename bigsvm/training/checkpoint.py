@@ -27,6 +27,7 @@ class Saved:
     state: State | ClassStates
     identity: dict[str, Any]
     seconds: float
+    kernel_values: int
 
 
 class OtherVersion(UserError):
@@ -50,9 +51,10 @@ class Checkpoints:
         self._identity = identity
         self._keep = keep
 
-    def save(self, state: State | ClassStates, seconds: float) -> None:
+    def save(self, state: State | ClassStates, seconds: float, kernel_values: int = 0) -> None:
         """Write a checkpoint, then drop those no longer wanted."""
         about: dict[str, Any] = {"identity": self._identity, "seconds": seconds}
+        about["kernel_values"] = kernel_values
         if isinstance(state, State):
             about |= {"format": FORMAT, "numbers": _numbers(state)}
             arrays = _arrays(state)
@@ -135,7 +137,7 @@ def _read(path: Path) -> Saved:
                 for k, numbers in enumerate(about["numbers"])
             ]
             state = ClassStates(states, about["passes"])
-        return Saved(state, about["identity"], about["seconds"])
+        return Saved(state, about["identity"], about["seconds"], about.get("kernel_values", 0))
     except (LookupError, TypeError) as problem:
         raise _other_version(path, f"not quite {found}: {problem}") from problem
 

@@ -117,7 +117,10 @@ class Training:
 
     def save_model(self, state: Iterate, path: Path, is_last: bool = False) -> None:
         """Write the model at an iterate of this round."""
-        self.models.save(state, self.problem, path, is_last)
+        # Ahead of `self.state` the gradient, and with it the gap, is not known.
+        known = is_last or state is self.state
+        gap = self.problem.relative_gap(state) if known else None
+        self.models.save(state, self.problem, path, is_last, gap)
 
     def _next_round(self, solved: Iterate) -> bool:
         """Go on to the next round of a re-weighted SVM, if there is one."""
@@ -145,6 +148,11 @@ class Training:
         """Time spent on this run, by all the processes it took."""
         return self.seconds_before + time.monotonic() - self.began
 
+    @property
+    def kernel_values(self) -> int:
+        """Computed for this run, by all the processes it took."""
+        return self.problem.backend.kernel_values.total
+
     def _report(self) -> None:
         self._reported = time.monotonic()
         state = self.state
@@ -155,6 +163,7 @@ class Training:
             state.iteration,
             state.passes,
             state.gap,
+            state.relative_gap,
             state.objective,
             state.n_working,
             state.n_support,
@@ -174,7 +183,7 @@ class Training:
         return now - self._saved >= self.saving.checkpoint_seconds
 
     def _checkpoint(self) -> None:
-        self.checkpoints.save(self.state, self.seconds)
+        self.checkpoints.save(self.state, self.seconds, self.kernel_values)
         self._saved = time.monotonic()
         self._saved_iteration = self.state.iteration
 

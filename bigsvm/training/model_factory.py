@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,8 +49,9 @@ class ModelFactory:
         problem: Problem | OneVsRest,
         path: Path,
         is_last: bool = False,
+        relative_gap: float | None = None,
     ) -> None:
-        """Write the model at `state`, an iterate of `problem`.
+        """Write the model at `state`, an iterate of `problem`, with its relative gap if known.
 
         After the last one there is no pass any more that would notice rows that have changed.
         """
@@ -61,12 +63,21 @@ class ModelFactory:
             self._kernel,
             self._dataset.classes,
             self._dataset.scaling,
-            self._about | {"iteration": state.iteration, "n_working": state.n_working},
+            self._about
+            | {"iteration": state.iteration, "n_working": state.n_working}
+            | _recorded(relative_gap),
             _shift(problem.intercept * coef.sum(axis=-1)),
         )
         step = max(1, _PIECE_BYTES // (4 * self._backend.d))
         rows: InPieces = Gathered(self._backend, support, step, self._dataset.chunk_rows)
         write_model(model, _Checked(rows, self._dataset, support) if is_last else rows, path)
+
+
+def _recorded(relative_gap: float | None) -> dict[str, float]:
+    """Three digits: the others depend on whether the gradient was recomputed."""
+    if relative_gap is None or not math.isfinite(relative_gap):
+        return {}
+    return {"relative_gap": float(f"{relative_gap:.2e}")}
 
 
 class _Checked:

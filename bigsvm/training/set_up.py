@@ -73,6 +73,8 @@ def set_up(
     warm_up(kernel)
     held = saved.state.nbytes if saved else 0
     backend, memory = _backend(config, dataset, kernel, cluster, held)
+    if saved:
+        backend.kernel_values.total = saved.kernel_values
     margin = weights.margin if saved is None or saved.state.margin is None else saved.state.margin
     problem, schedule = _problem(config, dataset, kernel, backend, memory, weights.C, margin)
     state = saved.state if saved else problem.start(initial, solver.hot_set)
@@ -138,7 +140,7 @@ def _identity_of_model(
         **weights.identity,
         # What ends a round decides about the next one. More rounds may always follow.
         "reweight": model.reweight.model_dump() if rounds else None,
-        "tolerance of a round": solver.tolerance if rounds else None,
+        "tolerance of a round": str(solver.stop_rule) if rounds else None,
     }
 
 
@@ -194,7 +196,7 @@ def _problem(
     """The problem, of two classes or of more, and the schedule that solves it."""
     model, solver = config.model, config.solver
     algorithm = "mfw" if model.algorithm == "mfw" else "fw"
-    what = (C, algorithm, solver.tolerance, margin, model.intercept)
+    what = (C, algorithm, solver.stop_rule, margin, model.intercept)
     exact = solver.schedule == "exact"
     space = space_for_columns(memory.solver, dataset.n) if exact else np.empty(0, np.float32)
     sums = sums_of(dataset.classes)

@@ -3,13 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bigsvm.preparation.labels import Classes
-from bigsvm.solvers.class_states import ClassStates
+from bigsvm.solvers.diagnosis import diagnose
 from bigsvm.solvers.one_vs_rest import OneVsRest
-from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.state import IDLE, State, pieces
 from bigsvm.terminal.display import Display
 from bigsvm.training.loop import Outcome, Training
 from bigsvm.training.memory import peak_resident_set
@@ -17,14 +13,17 @@ from bigsvm.training.memory import peak_resident_set
 
 def summarise(training: Training, outcome: Outcome, classes: Classes) -> dict[str, Any]:
     """What summary.json says."""
-    state, backend = outcome.final, training.problem.backend
+    state, problem, backend = outcome.final, training.problem, training.problem.backend
+    true_relative_gap = None if outcome.true_gap is None else problem.relative_gap(state)
     overhead = getattr(backend, "overhead_a_pass", None)  # of a cluster
     return {
         "status": outcome.status,
         "iterations": state.iteration,
         "passes": state.passes,
         "gap": state.gap,
+        "relative_gap": state.relative_gap,
         "true_gap": outcome.true_gap,
+        "true_relative_gap": true_relative_gap,
         "drift": state.drift,
         "objective": state.objective,
         "n_support": state.n_support,
@@ -32,6 +31,8 @@ def summarise(training: Training, outcome: Outcome, classes: Classes) -> dict[st
         **({"round": state.round} if training.reweighting else {}),
         "train_seconds": round(training.seconds, 3),
         "peak_rss_bytes": peak_resident_set(),
+        "kernel_values": training.kernel_values,
+        "work": round(training.kernel_values / (backend.n * state.n_support), 2),
         **({"overhead_seconds_a_pass": round(overhead, 6)} if overhead is not None else {}),
         **({"classes": _by_class(training, outcome, classes)} if len(classes) > 2 else {}),
     }
@@ -50,7 +51,11 @@ def _by_class(training: Training, outcome: Outcome, labels: Classes) -> list[dic
                 "converged": closed and state.drift is not None,
                 "iterations": state.iteration,
                 "gap": state.gap,
+                "relative_gap": state.relative_gap,
                 "true_gap": None if outcome.true_gap is None else true_gap,
+                "true_relative_gap": (
+                    None if outcome.true_gap is None else problem.relative_gap(state)
+                ),
                 "objective": state.objective,
                 "n_support": state.n_support,
                 "n_working": state.n_working,
@@ -64,13 +69,17 @@ def tell(summary: dict[str, Any], path: Path) -> None:
     accuracy = summary.get("accuracy")
     print(
         f"{summary['status']} after {summary['iterations']:,} iterations, "
-        f"{summary['train_seconds']:.1f} s: gap {summary['gap']:.2e}, "
+        f"{summary['train_seconds']:.1f} s: gap {summary['gap']:.2e} "
+        f"({summary['relative_gap']:.1e} of the margin), "
         f"{summary['n_support']:,} support vectors, {summary['n_working']:,} working"
         + (f", {len(summary['classes'])} classes" if "classes" in summary else "")
         + (f", test accuracy {100 * accuracy:.2f} %" if accuracy is not None else "")
     )
     if summary["true_gap"] is not None:
-        print(f"recomputed: true gap {summary['true_gap']:.2e}, drift {summary['drift']:.1e}")
+        print(
+            f"recomputed: true gap {summary['true_gap']:.2e} "
+            f"({summary['true_relative_gap']:.1e} of the margin), drift {summary['drift']:.1e}"
+        )
     if overhead := summary.get("overhead_seconds_a_pass"):
         print(f"cluster: a pass took {1e3 * overhead:.0f} ms more than its slowest worker computed")
     if summary["status"] == "interrupted":
@@ -79,29 +88,10 @@ def tell(summary: dict[str, Any], path: Path) -> None:
         print(f"model: {path / 'model.safetensors'}; snapshots: python -m bigsvm.evaluate {path}")
 
 
-def warn_of_useless_kernel(
-    final: State | ClassStates, problem: Problem | OneVsRest, display: Display
-) -> None:
-    """Patterns of which the decision value is 0 look neither right nor wrong, and never join."""
-    states, problems = getattr(final, "classes", [final]), getattr(problem, "classes", [problem])
-    backend = problem.backend
-    unseen = np.ones(backend.n, bool)
-    for state, of_class in zip(states, problems, strict=True):
-        for some in pieces(backend.n):
-            outside = (state.role[some] == IDLE) & (of_class.signs[some] != 0)
-            unseen[some] &= outside & (np.abs(state.gradient[some]) < 1e-30)
-    if np.count_nonzero(unseen) <= backend.n // 100:
-        return
-    support = backend.gather(np.flatnonzero(states[0].alpha)[:1])
-    seen_at_all = np.abs(backend.matvec(support, np.ones(1))[unseen]).max() >= 1e-30
-    display.say(
-        f"warning: for {np.count_nonzero(unseen):,} of {backend.n:,} training patterns the "
-        "decision value is 0: "
-        + (
-            "the kernel cannot tell them apart; lower model.kernel.sigma (raise gamma), or scale "
-            "the features (data.prepare.scaling)"
-            if seen_at_all
-            else "the kernel is too narrow for this data; raise model.kernel.sigma (lower gamma), "
-            "or scale the features (data.prepare.scaling)"
-        )
-    )
+def warn_of_useless_model(outcome: Outcome, training: Training, display: Display) -> None:
+    """Say so where the last model is worth little though nothing went wrong."""
+    states = getattr(outcome.final, "classes", [outcome.final])
+    problems = getattr(training.problem, "classes", [training.problem])
+    found = diagnose(states, problems, outcome.status == "converged")
+    if found is not None:
+        display.say(f"warning: {found}")

@@ -8,6 +8,7 @@ import numpy as np
 from bigsvm.config import normalized_C
 from bigsvm.errors import UserError
 from bigsvm.kernels import Kernel
+from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.solvers.whole_matrix import OVERFLOWED, solve
 
 # What is known of each training, as whole numbers: arrays (algorithm, C).
@@ -31,7 +32,7 @@ class Grid:
     kernels : tuple of Kernel
         One for each sigma.
     C, algorithms : tuple
-    tolerance, max_iterations
+    stop_rule, max_iterations
         Of every training.
     normalized_by : int or None
         The number of features, where every C is a normalized one (see `normalized_C`).
@@ -42,7 +43,7 @@ class Grid:
     kernels: tuple[Kernel, ...]
     C: tuple[float, ...]
     algorithms: tuple[str, ...]
-    tolerance: float
+    stop_rule: StopRule
     max_iterations: int
     normalized_by: int | None = None
     intercept: float = 0.0
@@ -103,7 +104,7 @@ def validate_fold(
     rows = []
     for algorithm in grid.algorithms:
         found = solve(
-            matrix, split.y, split.C_of_each(C, fold), algorithm, grid.tolerance,
+            matrix, split.y, split.C_of_each(C, fold), algorithm, grid.stop_rule,
             grid.max_iterations, split.initial[fold], held_out, stop, grid.intercept,
         )  # fmt: skip
         chosen = found.decisions >= 0

@@ -10,7 +10,7 @@ from bigsvm.estimator.fit import FitOptions, fit_signs
 from bigsvm.kernels import block_of, products
 from paper import workshop
 from paper.partitions import Rows, partition, sample
-from paper.tuned import MOST_ITERATIONS, TOLERANCE, kernel_of
+from paper.tuned import MOST_ITERATIONS, STOP_RULE, kernel_of
 
 QUICK_ROWS = 600
 
@@ -28,7 +28,7 @@ def tested(
     kernel = kernel_of(sigma)
     plain = normalized_C(C, *train.x.shape)
     columns = workshop.memory_share()  # the result does not depend on how many are kept
-    options = FitOptions(kernel, plain, algorithm, "exact", TOLERANCE, columns, initial=0)
+    options = FitOptions(kernel, plain, algorithm, "exact", STOP_RULE, columns, initial=0)
     fitted = fit_signs(
         InMemoryBackend(train.x, kernel),
         train.y,

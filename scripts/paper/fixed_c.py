@@ -11,12 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
+from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.solvers.whole_matrix import kernel_matrix, solve
 from paper.partitions import REPETITIONS, Rows, partition
 from paper.published import SMALL, Cell, cells, sizes
 from paper.report import Section, beside, paragraph, table
 from paper.tables import write_csv
-from paper.tuned import TOLERANCE, kernel_of
+from paper.tuned import STOP_RULE, kernel_of
 from paper.workshop import Workshop
 
 NAME = "fixed-C"
@@ -82,13 +83,13 @@ def counted(dataset: str, scaling: str, repetitions: int) -> dict[str, list[list
         rows = _scaled(dataset, scaling, repetition)
         matrix = kernel_matrix(kernel_of(None), rows.x)
         facts = _facts(matrix, rows.x.shape[1])
-        settings = {guess: (of(facts), TOLERANCE) for guess, of in GUESSES.items()}
+        settings = {guess: (of(facts), STOP_RULE) for guess, of in GUESSES.items()}
         for guess, divisor_of in KERNEL_GUESSES.items():
             # K / s + I is (K + s I) / s: the same steps, to a tolerance s times as large.
             divisor = divisor_of(facts)
-            settings[guess] = 1 / divisor, TOLERANCE * divisor
-        for guess, (C, tolerance) in settings.items():
-            result = solve(matrix, rows.y, [C], "mfw", tolerance, MOST_ITERATIONS)
+            settings[guess] = 1 / divisor, StopRule(absolute=STOP_RULE.absolute * divisor)
+        for guess, (C, stop_rule) in settings.items():
+            result = solve(matrix, rows.y, [C], "mfw", stop_rule, MOST_ITERATIONS)
             counts = [int(result.support[0]), int(result.iterations[0])]
             found.setdefault(guess, []).append(counts)
     return found

@@ -11,7 +11,7 @@ from paper.partitions import partition
 from paper.published import Cell, cells, sizes
 from paper.report import Section, beside, table
 from paper.tables import write_csv
-from paper.tuned import MOST_ITERATIONS, TOLERANCE, kernel_of
+from paper.tuned import MOST_ITERATIONS, STOP_RULE, kernel_of
 from paper.workshop import Workshop
 
 NAME = "initialization"
@@ -29,7 +29,7 @@ def from_every_start(
     plain_C = normalized_C(C, *train.x.shape)
     support, right = [], []
     for start in starts(len(train), most_starts):
-        found = solve(matrix, train.y, [plain_C], "mfw", TOLERANCE, MOST_ITERATIONS, int(start))
+        found = solve(matrix, train.y, [plain_C], "mfw", STOP_RULE, MOST_ITERATIONS, int(start))
         decided = decisions(cross, train.y, found.alpha)[0]
         support.append(found.alpha[0] > 0)
         right.append(100 * float(np.mean((decided >= 0) == (test.y > 0))))

@@ -14,7 +14,7 @@ from paper.published import METRICS
 from paper.report import Section, number, paragraph, picture, table
 from paper.style import band, counts, decades_of_C, figure, legend, line, plain, save
 from paper.tables import write_csv
-from paper.tuned import C_GRID, FOLDS, MOST_ITERATIONS, TOLERANCE, kernel_of
+from paper.tuned import C_GRID, FOLDS, MOST_ITERATIONS, STOP_RULE, kernel_of
 from paper.workshop import Workshop
 
 NAME = "initialization-heart"
@@ -49,7 +49,7 @@ def heart_fold(fold: int, starts_at: list[int]) -> dict[str, dict[str, list]]:
         ):  # fmt: skip
             trained = [
                 solve(
-                    matrix, rows.y, [plain_C], "fw" if model == "SVM" else "mfw", TOLERANCE,
+                    matrix, rows.y, [plain_C], "fw" if model == "SVM" else "mfw", STOP_RULE,
                     MOST_ITERATIONS, int(start), held_out,
                 )
                 for start in first

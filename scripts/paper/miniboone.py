@@ -97,7 +97,7 @@ def evolution(
         },
         # The paper trains for so many iterations, whatever the gap.
         "solver": {
-            "schedule": "exact", "tolerance": 1e-12, "max_iterations": iterations,
+            "schedule": "exact", "absolute_tolerance": 1e-12, "max_iterations": iterations,
             "memory_limit": "4GiB",
         },
         "run": {"snapshot_every": every, "checkpoint_seconds": 30},

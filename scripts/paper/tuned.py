@@ -12,13 +12,14 @@ import numpy as np
 
 from bigsvm.config import normalized_C
 from bigsvm.kernels import Kernel, block_of, products
+from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.solvers.whole_matrix import kernel_matrix, solve
 from bigsvm.tuning.cross_validation import Grid, Split, validate_fold
 from bigsvm.tuning.folds import stratified_folds
 from paper.partitions import Rows, partition
 from paper.published import ALGORITHMS, MODELS
 
-TOLERANCE = 1e-5
+STOP_RULE = StopRule(absolute=1e-5)  # the paper's
 FOLDS = 10
 C_GRID = tuple(10.0**power for power in range(-5, 6))
 SIGMA_GRID = (0.25, 1.0, 4.0, 16.0)  # the paper does not tell its own
@@ -68,7 +69,7 @@ def validate(
     first = tuple(int(np.flatnonzero(fold_of != fold)[0]) for fold in range(FOLDS))
     split = Split(rows.y, fold_of, first)
     kernels = tuple(map(kernel_of, sigmas))
-    grid = Grid(kernels, tuple(C), BOTH, TOLERANCE, MOST_ITERATIONS_TUNING, rows.x.shape[1])
+    grid = Grid(kernels, tuple(C), BOTH, STOP_RULE, MOST_ITERATIONS_TUNING, rows.x.shape[1])
     accuracy = []
     for kernel in kernels:
         matrix = kernel_matrix(kernel, rows.x)
@@ -96,7 +97,7 @@ def trained_each(
     matrix = kernel_matrix(kernel, train.x)
     results = {}
     for algorithm in algorithms:
-        found = solve(matrix, train.y, plain, algorithm, TOLERANCE, MOST_ITERATIONS)
+        found = solve(matrix, train.y, plain, algorithm, STOP_RULE, MOST_ITERATIONS)
         decided = np.zeros((len(C), len(test)))
         products(kernel, block_of(test.x), train.x, (found.alpha * train.y).T.copy(), decided)
         results[algorithm] = [
@@ -136,7 +137,7 @@ def _without_error(
         taught = np.flatnonzero(~held_out)
         plain = normalized_C(C, len(taught), rows.x.shape[1])
         found = solve(
-            matrix, rows.y, [plain], algorithm, TOLERANCE, MOST_ITERATIONS_TUNING, int(taught[0]),
+            matrix, rows.y, [plain], algorithm, STOP_RULE, MOST_ITERATIONS_TUNING, int(taught[0]),
             held_out,
         )  # fmt: skip
         if ((found.decisions[0, held_out] >= 0) != (rows.y[held_out] > 0)).any():

@@ -7,14 +7,15 @@ from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.stop_rule import StopRule
 
-TOLERANCE = 1e-9
+STOP_RULE = StopRule(absolute=1e-9)
 
 
 def coefficients(x: np.ndarray, y: np.ndarray, C: float, weights: np.ndarray) -> np.ndarray:
     """The coefficients a of the weighted SVM, linear kernel; all weights above 0."""
     backend = InMemoryBackend(np.ascontiguousarray(x, np.float32), Kernel("linear"))
-    problem = Problem(backend, y.astype(np.int8), C, "fw", TOLERANCE, margin=weights)
+    problem = Problem(backend, y.astype(np.int8), C, "fw", STOP_RULE, margin=weights)
     state = problem.start(0)
     for _ in ExactSchedule(problem, space_for_columns(2**24, len(y))).run(state):
         pass

@@ -1,0 +1,1 @@
+"""Benchmarks of bigsvm; see README.md in this folder."""
