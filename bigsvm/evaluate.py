@@ -20,7 +20,7 @@ from bigsvm.models.evaluation import (
     write_csv,
 )
 from bigsvm.terminal.progress import Progress, shown_progress, silent
-from bigsvm.yaml_dialect import parse_yaml
+from bigsvm.yaml_dialect import read_yaml
 
 if TYPE_CHECKING:
     from bigsvm.models.scoring import Spec
@@ -96,7 +96,7 @@ class Run:
             return self._test
         config = self.folder / "config.yaml"
         try:
-            content = parse_yaml(config.read_bytes(), str(config))
+            content = read_yaml(config)
         except FileNotFoundError as missing:
             raise UserError(
                 f"{config}: there is no such file; is {self.folder} a run directory? --test STORE "

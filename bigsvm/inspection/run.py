@@ -8,7 +8,7 @@ from typing import Any
 
 from bigsvm.errors import UserError
 from bigsvm.training.run_dir import RunDir
-from bigsvm.yaml_dialect import parse_yaml
+from bigsvm.yaml_dialect import read_yaml
 
 _NUMBERED = {"snapshots": "model-*.safetensors", "checkpoints": "checkpoint-*.safetensors"}
 
@@ -96,6 +96,6 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _yaml(path: Path) -> dict[str, Any]:
     with suppress(OSError, UserError):
-        content = parse_yaml(path.read_bytes(), str(path))
+        content = read_yaml(path)
         return content if isinstance(content, dict) else {}
     return {}

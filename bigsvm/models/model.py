@@ -214,7 +214,14 @@ def not_in_float32(rows: np.ndarray) -> tuple[int, int] | None:
 
 
 def write_model(model: Model, support_vectors: np.ndarray | InPieces, path: Path) -> None:
-    """Write a model to a file, with these support vectors for its own."""
+    """Write a model to a file, with these support vectors for its own.
+
+    One that is not finite is refused: a good one may be there, under the same name.
+    """
+    if not (np.isfinite(model.dual_coef).all() and np.isfinite(model.intercept).all()):
+        raise UserError(f"{path}: is not written, for a coefficient of the model is not finite")
+    if isinstance(support_vectors, np.ndarray) and not np.isfinite(support_vectors).all():
+        raise UserError(f"{path}: is not written, for a support vector is not finite")
     arrays = {
         "support_vectors": support_vectors,
         "dual_coef": model.dual_coef,

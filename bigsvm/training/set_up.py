@@ -26,7 +26,7 @@ from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset
 from bigsvm.terminal.display import Display
 from bigsvm.threads import available_threads
-from bigsvm.training.checkpoint import Checkpoints
+from bigsvm.training.checkpoint import Checkpoints, refuse_other_roles
 from bigsvm.training.interruption import Interruption
 from bigsvm.training.loop import Schedule, Training
 from bigsvm.training.memory import MemoryPlan, plan_memory
@@ -77,6 +77,8 @@ def set_up(
         backend.kernel_values.total = saved.kernel_values
     margin = weights.margin if saved is None or saved.state.margin is None else saved.state.margin
     problem, schedule = _problem(config, dataset, kernel, backend, memory, weights.C, margin)
+    if saved:
+        refuse_other_roles(saved.state, problem, run_dir.checkpoints)
     state = saved.state if saved else problem.start(initial, solver.hot_set)
 
     if fresh:  # not before all that can be wrong has been seen to be right
