@@ -1,5 +1,7 @@
 """From a config to a training: the data, who serves it, the problem, the schedule, the state."""
 
+import hashlib
+import json
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -13,7 +15,7 @@ from bigsvm.config import Config, SolverConfig
 from bigsvm.errors import UserError
 from bigsvm.kernels import Kernel, warm_up
 from bigsvm.preparation.data_sets import as_seen_from_anywhere, with_absolute_paths
-from bigsvm.preparation.labels import sums_of
+from bigsvm.preparation.labels import classes_to_json, sums_of
 from bigsvm.solvers import ARITHMETIC, EXACT_UP_TO
 from bigsvm.solvers.block import HOT_ROWS, BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
@@ -58,6 +60,7 @@ def set_up(
         "rows": dataset.n,
         "features": dataset.d,
         "initial": initial,
+        **_identity_of_names(dataset),
         **_identity_of_model(config, kernel, weights, dataset),
     }
     checkpoints = Checkpoints(run_dir.checkpoints, identity, saving.keep_checkpoints)
@@ -123,6 +126,22 @@ def _with_schedule(config: Config, n: int) -> Config:
     schedule = "exact" if n <= EXACT_UP_TO else "block"
     solver = config.solver.model_copy(update={"schedule": schedule})
     return config.model_copy(update={"solver": solver})
+
+
+def _identity_of_names(dataset: Dataset) -> dict[str, Any]:
+    """What every model of a run says of its data, and the content does not tell."""
+    scaling = dataset.scaling.to_json() if dataset.scaling else None
+    return {
+        **classes_to_json(dataset.classes),
+        "feature names": _digest(dataset.feature_names),
+        "scaling": _digest(scaling),
+    }
+
+
+def _digest(value: Any) -> str | None:
+    if value is None:
+        return None
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _identity_of_model(
