@@ -23,3 +23,14 @@ class ClusterLost(ConnectionError):
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(errno.ENOTCONN, why, f"cluster {where}")
+
+
+class TrainerGone(OSError):
+    """A training that was followed ended without a summary: killed, or by an error of its own."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            errno.ESRCH,
+            "its trainer is gone and has left no summary; the same command resumes it",
+            where,
+        )
