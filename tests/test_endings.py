@@ -167,3 +167,40 @@ def test_a_look_at_the_lock_turns_no_trainer_away(tmp_path: Path) -> None:
         for looker in lookers:
             looker.join()
     assert run_dir.is_held() is False
+
+
+def test_after_an_overflow_the_corrected_config_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = arrays(tmp_path / "s.h5", x=X * 1e4)
+    poly = {"name": "poly", "degree": 20, "gamma": 1.0, "coef0": 1.0}
+    path = str(config(tmp_path, {"train": str(store)}, model={"C": 1, "kernel": poly}))
+    assert cli.main(["train", path]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    corrected = [path, "--set", "model.kernel={name: rbf, sigma: 10000.0}"]
+    assert cli.main(["train", *corrected]) == 0
+    assert "warning" not in capsys.readouterr().err
+    assert load_model(tmp_path / "run" / "model.safetensors").kernel["name"] == "rbf"
+    # Now it has taken steps, so that another model is another run.
+    assert cli.main(["train", *corrected, "--set", "model.C=3"]) == 2
+    assert "is the run of another config" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("left", [[], ["snapshots"], ["model.safetensors"]], ids=str)
+def test_a_run_that_never_took_a_step_takes_a_corrected_config(
+    left: list[str], tmp_path: Path
+) -> None:
+    store = arrays(tmp_path / "s.h5")
+    path = str(config(tmp_path, {"train": str(store)}))
+    assert cli.main(["train", path]) == 0
+    run_dir = RunDir(tmp_path / "run")
+    for checkpoint in run_dir.checkpoints.iterdir():
+        if checkpoint.stem != "checkpoint-0000000000":
+            checkpoint.unlink()
+    assert len(list(run_dir.checkpoints.iterdir())) == 1
+    if "snapshots" not in left:
+        for snapshot in run_dir.snapshots.iterdir():
+            snapshot.unlink()
+    if "model.safetensors" not in left:
+        run_dir.model.unlink()
+    assert cli.main(["train", path, "--set", "model.C=3"]) == (2 if left else 0)

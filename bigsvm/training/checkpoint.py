@@ -55,7 +55,13 @@ class Checkpoints:
         self._keep = keep
 
     def save(self, state: State | ClassStates, seconds: float, kernel_values: int = 0) -> None:
-        """Write a checkpoint, then drop those no longer wanted."""
+        """Write a checkpoint, then drop those no longer wanted.
+
+        Where a kernel value overflowed there is nothing to resume, and the config must change.
+        """
+        states = state.classes if isinstance(state, ClassStates) else [state]
+        if not all(_is_finite(of_class.gradient) for of_class in states):
+            return
         about: dict[str, Any] = {"identity": self._identity, "seconds": seconds}
         about["kernel_values"] = kernel_values
         if isinstance(state, State):
@@ -93,9 +99,17 @@ class Checkpoints:
                 then = "none is left: beginning anew" if last else "going back to the one before"
                 print(f"warning: {damage}; {then}", file=sys.stderr)
                 continue
+            if saved.identity != self._identity and self._never_took_a_step(saved):
+                return None
             refuse_another(saved.identity, self._identity, path.parent.parent)
             return saved
         return None
+
+    def _never_took_a_step(self, saved: Saved) -> bool:
+        """Whether nothing is lost where the run begins anew with a corrected config."""
+        run = self._folder.parent
+        models = [*run.glob("snapshots/model-*.safetensors"), *run.glob("model.safetensors")]
+        return saved.state.iteration == 0 and len(self._paths()) == 1 and not models
 
     def _paths(self) -> list[Path]:
         paths = (p for p in self._folder.glob("checkpoint-*.safetensors") if p.is_file())
@@ -211,6 +225,10 @@ def _mistake(state: State) -> str | None:
         total += float(alpha.sum())
     # Rounding alone never comes to this, however many the steps.
     return None if abs(total - 1) < 1e-3 else f"the coefficients sum to {total:g}, not to 1"
+
+
+def _is_finite(values: np.ndarray) -> bool:
+    return all(np.isfinite(values[some]).all() for some in pieces(len(values)))
 
 
 def _mistake_in_number(name: str, value: Any, kind: type[int] | type[float]) -> str | None:
