@@ -11,6 +11,10 @@ class UserError(Exception):
     """
 
 
+class BeingWritten(UserError):
+    """Another process is making the very file or store; who needs no more than that may wait."""
+
+
 class Unreachable(OSError):
     """A server that does not answer now: nobody's mistake, so the exit code is 1."""
 

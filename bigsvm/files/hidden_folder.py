@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bigsvm.errors import UserError
+from bigsvm.errors import BeingWritten, UserError
 from bigsvm.files.durable import REPLACED
 
 UNFINISHED = "partial"  # the purpose of the folder that something whole comes from
@@ -57,7 +57,9 @@ def _create_locked(folder: Path, beside: Path) -> int:
             os.close(descriptor)
             if fresh:
                 continue  # someone takes our new folder for a leftover: begin again
-            raise UserError(f"{beside}: another process is writing it; wait for its end") from None
+            raise BeingWritten(
+                f"{beside}: another process is writing it; wait for its end"
+            ) from None
         except OSError:
             pass  # a file system without locks: then two writers at once are the user's care
         if fresh and _is_still(folder, descriptor):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from bigsvm.errors import UserError
+from bigsvm.errors import BeingWritten, UserError
 from bigsvm.files.durable import fsync, open_no_symlink
 
 Progress = Callable[[int, int | None], None]
@@ -75,7 +75,9 @@ def _alone(part: Path) -> Iterator[IO[bytes]]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"{part} is being downloaded by another process; wait for it") from None
+            raise BeingWritten(
+                f"{part} is being downloaded by another process; wait for it"
+            ) from None
         try:
             yield file
         finally:

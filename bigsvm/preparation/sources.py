@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bigsvm.errors import UserError
+from bigsvm.errors import BeingWritten, UserError
 from bigsvm.preparation.download import download
 from bigsvm.readers import Format
 
@@ -150,6 +150,8 @@ def find_or_download(file: SourceFile, progress: Progress | None = None) -> Path
             sha256=file.sha256,
             progress=None if progress is None else lambda *done: progress(target.name, *done),
         )
+    except BeingWritten:
+        raise
     except UserError as failure:
         raise UserError(
             f"{failure}; or put {' or '.join(file.names)} into {data or cache}"
