@@ -109,9 +109,13 @@ def train(
         ) as display,
         connected(config.cluster, display.say, interruption) as cluster,
     ):
+        absences = dataset.absences()
         if test is not None:  # what is wrong with it is better known now than at the end
             with open_test_set(test, dataset) as test_set:
                 verified_fingerprint(test_set)
+                absences += test_set.absences()
+        for line in absences:
+            display.say(f"warning: {line}")
         training = set_up(config, run_dir, dataset, display, interruption, began, fresh, cluster)
         outcome = _run(training)
         if outcome.status != "interrupted":

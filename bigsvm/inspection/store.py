@@ -47,6 +47,7 @@ def _arrays(place: Place) -> dict[str, Any]:
 
 def _part(path: Path, with_labels: bool) -> dict[str, Any]:
     with open_dataset(path, with_labels=with_labels) as data:
+        absences = data.absences()
         return {
             "rows": data.n,
             "features": data.d,
@@ -59,6 +60,7 @@ def _part(path: Path, with_labels: bool) -> dict[str, Any]:
             "source": data.source or None,
             "prepare": {k: v for k, v in data.prepare_options.items() if v is not None} or None,
             "fingerprint": data.recorded_fingerprint,
+            **({"absent": "; ".join(absences)} if absences else {}),
         }
 
 

@@ -1,5 +1,6 @@
 """What `predict` goes through: a store, or a file of raw rows."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -100,6 +101,8 @@ def _open_store(
         )
     )
     check_features_of(dataset, model)
+    for line in dataset.absences():
+        print(f"warning: {line}", file=sys.stderr)
     ours, theirs = effective(model.scaling), effective(dataset.scaling)
     if theirs is not None and theirs != ours:
         raise other_scaling(model, dataset)

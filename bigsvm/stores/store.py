@@ -11,6 +11,7 @@ import numpy as np
 from bigsvm.errors import UserError
 from bigsvm.preparation.labels import Classes
 from bigsvm.preparation.scaling import Scaling
+from bigsvm.stores.absent_chunks import absent_chunks
 from bigsvm.stores.allowed import NUMBERS, is_text
 from bigsvm.stores.labels import StoredLabels, stored_classes
 from bigsvm.stores.place import Place, array, attributes, damage_named, open_place
@@ -48,6 +49,7 @@ class Dataset(StoredRows):
         self.scaling: Scaling | None = Scaling.from_json(scaling) if scaling else None
         stored = stored_classes(about, where) if prepared else None
         self._labels = StoredLabels(y, self.n, where, stored)
+        self._arrays = {"rows": x} if y is None else {"rows": x, "labels": y}
 
     @property
     def classes(self) -> Classes:
@@ -100,6 +102,21 @@ class Dataset(StoredRows):
             )
         return values
 
+    def absences(self) -> list[str]:
+        """A line for each array some chunks of which are not stored; see `absent_chunks`."""
+        if self.recorded_fingerprint is not None:
+            return []  # it is checked against what was written
+        lines = []
+        for what, found in self._arrays.items():
+            with damage_named(self.path):
+                absent, expected = absent_chunks(found)
+            if absent:
+                lines.append(
+                    f"{self.path}: {absent:,} of {expected:,} chunks of the {what} are absent and "
+                    f"are read as {_fill_value(found)}; check that the copy is complete"
+                )
+        return lines
+
     def close(self) -> None:
         """Let go of the file."""
         self.forget_file()
@@ -110,6 +127,13 @@ class Dataset(StoredRows):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _fill_value(array: Any) -> Any:
+    value = getattr(array, "fill_value", None)
+    if value is None:
+        value = getattr(array, "fillvalue", None)  # as HDF5 calls it
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def open_dataset(
