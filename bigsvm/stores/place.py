@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -166,7 +167,12 @@ def array(place: Place, name: str) -> Any:
 
 
 def attributes(place: Place) -> dict[str, Any]:
-    """The attributes of a group; HDF5 has no lists of mixed things, so there they are JSON text."""
+    """The attributes that `prepare` has written to a group; of other arrays none is looked at.
+
+    HDF5 has no lists of mixed things, so there they are JSON text.
+    """
+    if not _are_ours(place.group.attrs):
+        return {}
     about = dict(place.group.attrs)
     mixed = ("classes", "feature_names", "files", "parts", "scaling", "prepare", REST_IS_A_LABEL)
     for key in mixed:
@@ -178,6 +184,17 @@ def attributes(place: Place) -> dict[str, Any]:
             "it again"
         )
     return about
+
+
+def _are_ours(found: Mapping[str, Any]) -> bool:
+    """Whether attributes are those of `prepare`: names such as `classes` and `scaling` are common.
+
+    The seal tells. Where it is lost, or from before there was one, the fingerprint does.
+    """
+    if SEAL in found:
+        return True
+    fingerprint = found["fingerprint"] if "fingerprint" in found and "classes" in found else None
+    return isinstance(fingerprint, str) and re.fullmatch("[0-9a-f]{64}", fingerprint) is not None
 
 
 def seal(about: Mapping[str, Any]) -> str:
