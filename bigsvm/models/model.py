@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsvm.errors import UserError
 from bigsvm.files.sealed import InPieces, read_sealed, write_sealed
-from bigsvm.preparation.labels import classes_from_json, classes_to_json
+from bigsvm.preparation.labels import as_array, check_label, classes_from_json, classes_to_json
 from bigsvm.preparation.scaling import Scaling
 
 FORMAT = "bigsvm model 1"
@@ -174,7 +174,7 @@ class Model:
         -------
         (rows,) array
         """
-        return np.asarray(self.classes)[self.places_of(decision)]
+        return as_array(self.classes)[self.places_of(decision)]
 
     @staticmethod
     def places_of(decision: np.ndarray) -> np.ndarray:
@@ -291,8 +291,7 @@ def _model_of(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Mod
     if not np.isfinite([kernel.gamma, kernel.coef0]).all():
         raise ValueError("a parameter of its kernel is not finite")
     for label in classes:
-        if not isinstance(label, str | int | float):
-            raise ValueError(f"{label!r} is no label")
+        check_label(label)
     scaling = Scaling.from_json(about["scaling"]) if about["scaling"] else None
     if scaling and not scaling.offset.shape == scaling.scale.shape == rows.shape[1:]:
         raise ValueError("its scaling is of another number of features")

@@ -81,6 +81,13 @@ class ParquetReader:
             return clean_labels(self.path, np.array(values.to_pylist(), np.str_), first)
         if not _is_number(values.type):
             raise UserError(f"{self.path}: labels of type {values.type} cannot be used")
+        if pa.types.is_decimal(values.type) and values.type.scale <= 0:
+            try:
+                values = values.cast(pa.int64())
+            except pa.ArrowInvalid as failure:
+                raise UserError(
+                    f"{self.path}: labels of type {values.type} do not fit into 64 bits"
+                ) from failure
         return clean_labels(self.path, self._numbers(values, first, 0), first)
 
 
