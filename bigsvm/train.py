@@ -86,6 +86,7 @@ def train(
     from bigsvm.stores.store import open_dataset
     from bigsvm.terminal.display import TimeLeft, shown
     from bigsvm.terminal.progress import shown_progress
+    from bigsvm.training.memory import refuse_large_chunks
     from bigsvm.training.run_dir import RunDir
     from bigsvm.training.set_up import set_up
     from bigsvm.training.summary import summarise, tell, warn_of_useless_model
@@ -112,6 +113,7 @@ def train(
         absences = dataset.absences()
         if test is not None:  # what is wrong with it is better known now than at the end
             with open_test_set(test, dataset) as test_set:
+                refuse_large_chunks(solver.memory_limit, test_set)
                 verified_fingerprint(test_set)
                 absences += test_set.absences()
         for line in absences:

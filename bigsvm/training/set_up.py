@@ -31,7 +31,7 @@ from bigsvm.threads import available_threads
 from bigsvm.training.checkpoint import Checkpoints, refuse_other_roles
 from bigsvm.training.interruption import Interruption
 from bigsvm.training.loop import Schedule, Training
-from bigsvm.training.memory import MemoryPlan, plan_memory
+from bigsvm.training.memory import MemoryPlan, plan_memory, refuse_large_chunks
 from bigsvm.training.model_factory import ModelFactory
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.weights import Weights, bytes_a_pattern, read_weights
@@ -53,6 +53,7 @@ def set_up(
     kernel = Kernel(model.kernel.name, model.kernel.rate, model.kernel.coef0, model.kernel.degree)
     initial = initial_pattern(solver, dataset.n)
     weights = read_weights(model, dataset)
+    refuse_large_chunks(solver.memory_limit, dataset)
     fingerprint = verified_fingerprint(dataset)
     reweighting = _reweighting(config, dataset)
     identity = {
