@@ -17,10 +17,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numba import njit
+from numba import config, njit
 from numba.core import caching, dispatcher
 
+from bigsvm.errors import UserError
+
 __all__ = ["njit"]
+
+if config.DISABLE_JIT:  # type: ignore[attr-defined]
+    raise UserError(
+        "NUMBA_DISABLE_JIT is set, and what computes kernels exists compiled only; unset it"
+    )
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
 

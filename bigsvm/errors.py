@@ -2,6 +2,9 @@
 
 import errno
 
+# Not the user's mistake: what ends so ends with 1, and may be tried again when there is room.
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 class UserError(Exception):
     """A mistake in arguments, config or data.

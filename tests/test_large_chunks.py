@@ -51,7 +51,7 @@ def test_chunks_beyond_the_limit_are_refused_before_they_are_read(tmp_path: Path
     code, _, err = run("bigsvm.train", config(tmp_path, "400MiB"))
     lines = [line for line in err.splitlines() if not line.startswith("compiling")]
     assert code == 2 and len(lines) == 1
-    assert "chunks of 153 MiB" in lines[0] and "smaller chunks" in lines[0]
+    assert "chunks of 153 MiB" in lines[0] and "store smaller chunks" in lines[0]
     assert not (tmp_path / "run").exists()
 
 

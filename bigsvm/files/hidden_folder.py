@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bigsvm.errors import BeingWritten, UserError
+from bigsvm.errors import DISK_FULL, BeingWritten, UserError
 from bigsvm.files.durable import REPLACED
 
 UNFINISHED = "partial"  # the purpose of the folder that something whole comes from
@@ -44,6 +44,8 @@ def _create_locked(folder: Path, beside: Path) -> int:
         except FileExistsError:
             fresh = False
         except OSError as problem:
+            if problem.errno in DISK_FULL:
+                raise
             raise UserError(f"{beside}: cannot be written here ({problem.strerror})") from problem
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

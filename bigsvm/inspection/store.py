@@ -5,15 +5,19 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.errors import UserError
 from bigsvm.inspection.model import scaling_facts
 from bigsvm.preparation.labels import codes_of
-from bigsvm.stores.place import Place, open_place
+from bigsvm.stores.place import Place, damage_named, one_line, open_place
 from bigsvm.stores.store import WEIGHT, Dataset, open_dataset
 
 
 def store_facts(path: Path) -> dict[str, Any]:
     """Ready for JSON. Labels are read, to be counted; rows are not."""
+    with damage_named(str(path)):
+        return _store_facts(path)
+
+
+def _store_facts(path: Path) -> dict[str, Any]:
     place = open_place(path)
     try:
         form = f"Zarr v{place.group.metadata.zarr_format}" if place.is_zarr else "HDF5"
@@ -34,11 +38,11 @@ def store_facts(path: Path) -> dict[str, Any]:
 def _arrays(place: Place) -> dict[str, Any]:
     """Shape and type of each array in a group."""
     facts: dict[str, Any] = {}
-    for name in sorted(place.group.keys()):
+    for name in place.names():
         try:
             found = place[name]
-        except UserError as refused:
-            facts[name] = {"not read": str(refused)}
+        except Exception as reason:  # Zarr raises errors of many kinds at what it does not know
+            facts[name] = {"not read": one_line(reason)[:200]}
             continue
         if hasattr(found, "shape"):
             facts[name] = {"shape": list(found.shape), "type": str(found.dtype)}

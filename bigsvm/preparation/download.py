@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from bigsvm.errors import BeingWritten, UserError
+from bigsvm.errors import DISK_FULL, BeingWritten, UserError
 from bigsvm.files.durable import fsync, open_no_symlink
 
 Progress = Callable[[int, int | None], None]
@@ -65,6 +65,8 @@ def download(
                 fsync(destination.parent)
                 _note_beside(part).unlink(missing_ok=True)
     except OSError as failure:
+        if failure.errno in DISK_FULL:
+            raise OSError(failure.errno, failure.strerror, str(destination)) from failure
         raise UserError(f"cannot download to {destination}: {failure}") from failure
 
 

@@ -49,6 +49,18 @@ class Place:
             refuse_external_links(self.group, name, self.path)
         return self.group[name]
 
+    def names(self) -> list[str]:
+        """The names of all groups and arrays in this group."""
+        try:
+            return sorted(self.group.keys())
+        except (ValueError, TypeError, KeyError):
+            # Zarr opens all of them to say what they are, and one is of a type it does not know.
+            root = getattr(self.group.store, "root", None)
+            if root is None:
+                raise
+            folders = (path.parent for path in (Path(root) / self.group.path).glob("*/*"))
+            return sorted({folder.name for folder in folders})
+
     def inside(self, name: str) -> Place:
         """The group `name` in this one."""
         return replace(self, group=self[name], path=f"{self.path}/{name}")
@@ -147,7 +159,7 @@ def _no_group(place: Place, inside: str) -> UserError:
 def _what_it_has(place: Place) -> str:
     with warnings.catch_warnings(), suppress(Exception):  # not every server lists what it has
         warnings.simplefilter("ignore")  # of Zarr, at strangers' files: one line is enough
-        return f"; it has: {', '.join(sorted(place.group.keys())) or 'nothing'}"
+        return f"; it has: {', '.join(place.names()) or 'nothing'}"
     return ""
 
 

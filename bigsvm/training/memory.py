@@ -72,8 +72,8 @@ def refuse_large_chunks(limit: int, dataset: Dataset) -> None:
     if needed > limit and _chunk_bytes(dataset) > 4 * CHUNK_BYTES:
         raise UserError(
             f"solver.memory_limit = {limit / 2**20:.0f} MiB is too small for {dataset.path}: its "
-            f"chunks of {dataset.stored_chunk_bytes / 2**20:.0f} MiB are decoded whole, and reading "
-            f"them takes {needed / 2**20:.0f} MiB; raise it, or store the rows in smaller chunks"
+            f"chunks of {dataset.stored_chunk_bytes / 2**20:.0f} MiB are decoded whole, and to "
+            f"read them takes {needed / 2**20:.0f} MiB; raise it, or store smaller chunks"
         )
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bigsvm.errors import UserError
+from bigsvm.errors import DISK_FULL, UserError
 from bigsvm.files.durable import open_no_symlink, sweep, written_whole
 
 SECONDS_OF_A_LOOK = 0.5
@@ -41,6 +41,8 @@ class RunDir:
             self.path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDONLY)
         except OSError as problem:
+            if problem.errno in DISK_FULL:
+                raise
             reason = problem.strerror
             raise UserError(f"{self.path}: cannot be a run directory ({reason})") from problem
         try:
