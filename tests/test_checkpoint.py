@@ -237,7 +237,7 @@ def of_nine(value: float, dtype: type = np.float64) -> np.ndarray:
         {"numbers": {"gap": "wide"}},
         {"numbers": {"gap": -float("inf")}},
         {"numbers": {"drift": []}},
-        {"numbers": {"hot_set": -3}},
+        {"numbers": {"round": -3}},
         {"numbers": {"passes": {}}},
         {"seconds": "long"},
         {"seconds": float("nan")},
