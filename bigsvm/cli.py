@@ -76,7 +76,8 @@ def _ended_in_order(
         # Else it is the machine's fault, not the user's: a full disk, a share that went away.
         return 2 if failure.errno in WRONG_PATH else 1
     except MemoryError as failure:
-        print(f"error: not enough memory ({failure or 'for the next step'})", file=sys.stderr)
+        what = " ".join(str(failure).split()) or "for the next step"
+        print(f"error: not enough memory ({what})", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 128 + 2

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from bigsvm.config import ClusterConfig, Config, Section
 from bigsvm.errors import UserError
 from bigsvm.stores.addresses import is_address
-from bigsvm.yaml_dialect import parse_yaml
+from bigsvm.yaml_dialect import parse_yaml, read_yaml
 
 
 def load_config(path: Path, settings: Sequence[str] = ()) -> Config:
@@ -107,10 +107,9 @@ def _assign(values: dict[str, Any], keys: list[str], value: Any, setting: str) -
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_bytes()
+        values = read_yaml(path)
     except OSError as problem:
         raise UserError(f"{path}: cannot be read ({problem.strerror})") from problem
-    values = parse_yaml(text, str(path))
     if not isinstance(values, dict):
         sections = ", ".join(Config.model_fields)
         raise UserError(f"{path}: is not a config; it must have the sections {sections}")

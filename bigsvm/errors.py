@@ -2,6 +2,9 @@
 
 import errno
 
+# Not the user's mistake: what ends so ends with 1, and may be tried again when there is room.
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 class UserError(Exception):
     """A mistake in arguments, config or data.
@@ -9,6 +12,10 @@ class UserError(Exception):
     The message is one line: what is wrong, where (file, row, column, config key), and what to do.
     Commands print it without a traceback and exit with code 2.
     """
+
+
+class BeingWritten(UserError):
+    """Another process is making the very file or store; who needs no more than that may wait."""
 
 
 class Unreachable(OSError):
@@ -23,3 +30,14 @@ class ClusterLost(ConnectionError):
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(errno.ENOTCONN, why, f"cluster {where}")
+
+
+class TrainerGone(OSError):
+    """A training that was followed ended without a summary: killed, or by an error of its own."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            errno.ESRCH,
+            "its trainer is gone and has left no summary; the same command resumes it",
+            where,
+        )

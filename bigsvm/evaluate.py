@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bigsvm import cli
-from bigsvm.errors import UserError
+from bigsvm.errors import TrainerGone, UserError
 from bigsvm.models.evaluation import (
     HEADING,
     Confusion,
@@ -20,13 +20,18 @@ from bigsvm.models.evaluation import (
     write_csv,
 )
 from bigsvm.terminal.progress import Progress, shown_progress, silent
-from bigsvm.yaml_dialect import parse_yaml
+from bigsvm.yaml_dialect import read_yaml
 
 if TYPE_CHECKING:
     from bigsvm.models.scoring import Spec
 
 OVER = ("converged", "max_iterations", "time_limit")  # interrupted: it may still go on
 POLL_SECONDS = 1.0
+# A run without a summary that no trainer holds is given up after this time: soon where one was seen
+# to let go of it, late where none was. (It may be about to start, or the lock of another machine
+# not be seen here.)
+SECONDS_AFTER_TRAINER = 10.0
+SECONDS_WITHOUT_TRAINER = 600.0
 
 
 class Run:
@@ -37,6 +42,9 @@ class Run:
         self._test = test
         self._seen: set[tuple[Path, int]] = set()
         self._rows: dict[int, Row] = {}
+        self._alive_at = time.monotonic()
+        self._was_held = False
+        self._activity: list[int] = []
 
     @property
     def written(self) -> list[Path]:
@@ -96,7 +104,7 @@ class Run:
             return self._test
         config = self.folder / "config.yaml"
         try:
-            content = parse_yaml(config.read_bytes(), str(config))
+            content = read_yaml(config)
         except FileNotFoundError as missing:
             raise UserError(
                 f"{config}: there is no such file; is {self.folder} a run directory? --test STORE "
@@ -117,6 +125,23 @@ class Run:
             summary = json.loads((self.folder / "summary.json").read_text())
             return summary.get("status") if isinstance(summary, dict) else None
         return None
+
+    def trainer_is_gone(self) -> bool:
+        """Whether nobody has been at work here for a while."""
+        from bigsvm.training.run_dir import RunDir
+
+        run_dir = RunDir(self.folder)
+        held = run_dir.is_held()
+        activity = []
+        for path in (run_dir.metrics, run_dir.checkpoints, run_dir.snapshots):
+            with suppress(OSError):
+                activity.append(path.stat().st_mtime_ns)
+        self._was_held = self._was_held or bool(held)
+        now = time.monotonic()
+        if held or activity != self._activity or not activity:
+            self._alive_at, self._activity = now, activity
+        patience = SECONDS_AFTER_TRAINER if self._was_held else SECONDS_WITHOUT_TRAINER
+        return now - self._alive_at >= patience
 
 
 def _is_among(final: Path, snapshots: Sequence[Path]) -> bool:
@@ -156,7 +181,7 @@ def evaluate_all(runs: Mapping[str, Run], picture: Path | None) -> None:
 
 
 def follow(runs: Mapping[str, Run], picture: Path | None) -> None:
-    """Evaluate snapshots as they appear, until all runs are over."""
+    """Evaluate snapshots as they appear, until all runs are over or their trainers gone."""
     width = max(map(len, runs)) if len(runs) > 1 else 0
     said: dict[Run, str] = {}
 
@@ -168,7 +193,9 @@ def follow(runs: Mapping[str, Run], picture: Path | None) -> None:
     print(f"{'':{width}}{HEADING}", flush=True)
     while True:
         # The status first: a run that is over by now has written all its snapshots by now.
+        gone = [run for run in runs.values() if run.trainer_is_gone()]
         statuses = {run: run.status() for run in runs.values()}
+        gone = [run for run in gone if statuses[run] is None]
         changed = []
         for label, run in runs.items():
             for row in run.evaluate_new():
@@ -184,7 +211,9 @@ def follow(runs: Mapping[str, Run], picture: Path | None) -> None:
             elif not run.rows:
                 say(run, "waiting for the first snapshot")
         draw(runs, changed, picture)
-        if all(status in OVER for status in statuses.values()):
+        if all(status in OVER or run in gone for run, status in statuses.items()):
+            if gone:
+                raise TrainerGone(str(gone[0].folder))
             return
         time.sleep(POLL_SECONDS)
 

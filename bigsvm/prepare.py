@@ -1,6 +1,5 @@
 """Raw files into a store: python -m bigsvm.prepare SOURCE STORE [options]."""
 
-import errno
 import os
 import signal
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm import cli
-from bigsvm.errors import UserError
+from bigsvm.errors import DISK_FULL, UserError
 from bigsvm.files.hidden_folder import hidden_folder
 from bigsvm.preparation.inputs import (
     SYNTHETIC,
@@ -208,10 +207,12 @@ def full_disk_explained(store: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise UserError(
-                f"{store}: no room is left there ({os.strerror(problem.errno)}); besides the "
-                "store, 8 bytes a value are needed for a while"
+        if problem.errno in DISK_FULL:
+            raise OSError(
+                problem.errno,
+                f"no room is left there ({os.strerror(problem.errno)}); besides the store, 8 bytes "
+                "a value are needed for a while",
+                str(store),
             ) from problem
         raise
 

@@ -1,15 +1,15 @@
 """Train a model: python -m bigsvm.train CONFIG.yaml. The same command again goes on."""
 
-import json
 import sys
 import time
 from argparse import Namespace, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bigsvm import cli
-from bigsvm.errors import ClusterLost
+from bigsvm.errors import ClusterLost, UserError
 from bigsvm.training.interruption import Interruption
 
 if TYPE_CHECKING:
@@ -82,9 +82,11 @@ def train(
     from bigsvm.models.scoring import accuracy, open_test_set
     from bigsvm.preparation.data_sets import as_spec, located
     from bigsvm.preparation.labels import sums_of
+    from bigsvm.stores.fingerprint import verified_fingerprint
     from bigsvm.stores.store import open_dataset
     from bigsvm.terminal.display import TimeLeft, shown
     from bigsvm.terminal.progress import shown_progress
+    from bigsvm.training.memory import refuse_large_chunks
     from bigsvm.training.run_dir import RunDir
     from bigsvm.training.set_up import set_up
     from bigsvm.training.summary import summarise, tell, warn_of_useless_model
@@ -108,8 +110,14 @@ def train(
         ) as display,
         connected(config.cluster, display.say, interruption) as cluster,
     ):
-        if test is not None:  # a test set that does not fit is better known now than at the end
-            open_test_set(test, dataset).close()
+        absences = dataset.absences()
+        if test is not None:  # what is wrong with it is better known now than at the end
+            with open_test_set(test, dataset) as test_set:
+                refuse_large_chunks(solver.memory_limit, test_set)
+                verified_fingerprint(test_set)
+                absences += test_set.absences()
+        for line in absences:
+            display.say(f"warning: {line}")
         training = set_up(config, run_dir, dataset, display, interruption, began, fresh, cluster)
         outcome = _run(training)
         if outcome.status != "interrupted":
@@ -119,13 +127,27 @@ def train(
             # Of a converged model only: any other is the same file as the snapshot there.
             gap = summary["true_relative_gap"] if outcome.status == "converged" else None
             training.save_model(outcome.final, run_dir.model, is_last=True, relative_gap=gap)
-            if test is not None:
+        run_dir.write_summary(summary)
+        if outcome.status != "interrupted" and test is not None:
+            with _training_is_done(path):
                 summary["accuracy"] = accuracy(load_model(run_dir.model), test)
-        run_dir.write_text(run_dir.summary, json.dumps(summary, indent=2) + "\n")
+            run_dir.write_summary(summary)
     tell(summary, path)
     if cluster is not None and cluster.loss is not None:
         raise cluster.loss
     return outcome.status
+
+
+@contextmanager
+def _training_is_done(path: Path) -> Iterator[None]:
+    """Say that of a test set that has become unreadable meanwhile nothing is lost but its score."""
+    try:
+        yield
+    except UserError as mistake:
+        raise UserError(
+            f"{mistake} (the training is done and its model saved: python -m bigsvm.evaluate "
+            f"{path} --test STORE)"
+        ) from mistake
 
 
 def _run(training: "Training") -> "Outcome":

@@ -117,7 +117,10 @@ def tune(config: "Config", run_dir: TuneDir, fresh: bool, interruption: Interrup
     assert data.train is not None
     with open_dataset(as_spec(data.train)) as dataset, run_dir.locked():
         tuning = set_up(config, dataset)
-        points = Points(run_dir.points, tuning.identity)
+        for line in dataset.absences():
+            _say(f"warning: {line}")
+        shape = (len(tuning.grid.algorithms), len(tuning.grid.C))
+        points = Points(run_dir.points, tuning.identity, shape)
         found = {} if fresh else points.load(tuning.units)
         if fresh:
             points.clear()

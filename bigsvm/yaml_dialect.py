@@ -1,11 +1,15 @@
 """YAML without its traps: no key given twice, 1e-5 is a number, nothing but plain data."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from bigsvm.errors import UserError
+
+# Some thousand lines. Parsing takes a second for every 40 KiB.
+LONGEST = 128 * 1024
 
 
 class _Loader(yaml.SafeLoader):
@@ -41,6 +45,15 @@ for _either in (_Loader, _Dumper):
         re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"),
         list("-+0123456789"),
     )
+
+
+def read_yaml(path: Path) -> Any:
+    """What a YAML file says; one that is far too long for a config is a UserError."""
+    with path.open("rb") as file:
+        text = file.read(LONGEST + 1)
+    if len(text) > LONGEST:
+        raise UserError(f"{path}: is longer than the {LONGEST // 1024} KiB that a config may have")
+    return parse_yaml(text, str(path))
 
 
 def parse_yaml(text: str | bytes, where: str) -> Any:

@@ -16,6 +16,13 @@ CASES: dict[str, Case] = {
     # The config
     "config: not there": Case("train none.yaml", {}, ("none.yaml", "cannot be read")),
     "config: a folder": Case("train good.zarr", {}, ("good.zarr", "cannot be read")),
+    "config: without an end": Case("train /dev/zero", {}, ("/dev/zero", "128 KiB")),
+    "config: 8 MB": config_text("128 KiB", "data: [" + "1, " * 2_700_000 + "1]\n"),
+    "config: of a run, 8 MB": Case(
+        "evaluate run",
+        {"run/config.yaml": "data: [" + "1, " * 2_700_000 + "1]\n"},
+        ("run/config.yaml", "128 KiB"),
+    ),
     "config: empty": config_text("is not a config|data, model", ""),
     "config: a list": config_text("is not a config", "- data\n- model\n"),
     "config: binary": config_text("is not YAML", b"\x89PNG\r\n\x1a\n\0\0\0\xff"),

@@ -1,10 +1,12 @@
 """Checkpoints: the newest whole one is used, and only for the run it belongs to."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from trainings import Train, everything, one_line
 
 from bigsvm.errors import UserError
 from bigsvm.files.sealed import read_sealed, write_sealed
@@ -16,10 +18,10 @@ IDENTITY = {"data": "abc", "rows": 9, "C": 1.0, "kernel": {"name": "rbf", "gamma
 
 def state_at(iteration: int) -> State:
     rng = np.random.default_rng(iteration)
-    role = rng.integers(0, 3, size=9).astype(np.int8)
-    return State(
-        rng.random(9), rng.normal(size=9), role, iteration, iteration // 2, 0.1 + iteration
-    )
+    role = np.append(rng.integers(0, 3, size=8), 2).astype(np.int8)
+    alpha = np.where(role == 2, rng.random(9), 0.0)
+    gradient = rng.normal(size=9)
+    return State(alpha / alpha.sum(), gradient, role, iteration, iteration // 2, 0.1 + iteration)
 
 
 def same(left: State, right: State) -> bool:
@@ -196,3 +198,100 @@ def test_the_newest_beyond_ten_digits(folder: Path) -> None:
     assert saved is not None
     assert saved.state.iteration == 10_000_000_001
     assert len(names(folder)) == 2
+
+
+def forged(folder: Path, numbers: dict[str, Any] | None = None, **changes: Any) -> None:
+    """A checkpoint of iteration 5 that somebody has changed and sealed again."""
+    arrays, about = read_sealed(path_of(folder, 5))
+    for name in set(changes) & {*arrays, "margin"}:
+        arrays[name] = changes.pop(name)
+    about["numbers"] |= numbers or {}
+    write_sealed(path_of(folder, 5), arrays, about | changes)
+
+
+def of_nine(value: float, dtype: type = np.float64) -> np.ndarray:
+    return np.full(9, value, dtype)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"alpha": of_nine(np.nan)},
+        {"alpha": of_nine(-1 / 9)},
+        {"alpha": of_nine(np.inf)},
+        {"alpha": of_nine(0.0)},
+        {"alpha": of_nine(1e300), "role": of_nine(2, np.int8)},
+        {"gradient": of_nine(np.nan)},
+        {"gradient": of_nine(-np.inf)},
+        {"role": of_nine(-2, np.int8)},
+        {"role": of_nine(-1, np.int8)},
+        {"role": of_nine(3, np.int8)},
+        {"role": of_nine(0, np.int8)},
+        {"numbers": {"iteration": -1}},
+        {"numbers": {"iteration": 1.5}},
+        {"numbers": {"iteration": "5"}},
+        {"numbers": {"iteration": None}},
+        {"numbers": {"iteration": True}},
+        {"numbers": {"iteration": 10**30}},
+        {"numbers": {"gap": float("nan")}},
+        {"numbers": {"gap": "wide"}},
+        {"numbers": {"gap": -float("inf")}},
+        {"numbers": {"drift": []}},
+        {"numbers": {"round": -3}},
+        {"numbers": {"passes": {}}},
+        {"seconds": "long"},
+        {"seconds": float("nan")},
+        {"seconds": -1},
+        {"kernel_values": "many"},
+    ],
+    ids=str,
+)
+def test_what_no_run_has_written_is_passed_over(
+    folder: Path, changes: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for iteration in (4, 5):
+        checkpoints(folder).save(state_at(iteration), 0.0)
+    forged(folder, **changes)
+    saved = checkpoints(folder).latest()
+    assert saved is not None and same(saved.state, state_at(4))
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "is sealed, but not the state of a run" in said
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"identity": None},
+        {"identity": []},
+        {"identity": {}},
+        {"identity": {"rows": "9"}},
+        {"numbers": {"alpha": [1.0]}},
+        {"numbers": {"unknown": 1}},
+        {"seconds": None, "format": "bigsvm checkpoint 2"},
+    ],
+    ids=str,
+)
+def test_what_has_other_parts_is_refused(folder: Path, changes: dict[str, Any]) -> None:
+    checkpoints(folder).save(state_at(5), 0.0)
+    forged(folder, **changes)
+    with pytest.raises(UserError, match="another version"):
+        checkpoints(folder).latest()
+
+
+def test_a_margin_is_checked_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoints(folder).save(replace(state_at(5), margin=np.ones(9), round=2), 0.0)
+    assert checkpoints(folder).latest() is not None
+    forged(folder, margin=of_nine(np.nan))
+    assert checkpoints(folder).latest() is None
+    assert "a weight is 0, or from" in capsys.readouterr().err
+
+
+def test_roles_that_are_not_those_of_the_problem(halfway: Path, train: Train) -> None:
+    """With the role -1 a training left out patterns, and ended with a gap of -inf."""
+    for path in (halfway / "checkpoints").iterdir():
+        arrays, about = read_sealed(path)
+        arrays["role"][arrays["alpha"] == 0] = -1
+        write_sealed(path, arrays, about)
+    before = everything(halfway)
+    assert "not one of this problem" in one_line(train(halfway, code=2))
+    assert everything(halfway) == before

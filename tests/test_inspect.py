@@ -14,6 +14,7 @@ from trainings import summary
 from bigsvm.errors import UserError
 from bigsvm.inspect import main
 from bigsvm.models.model import load_model
+from bigsvm.training.run_dir import RunDir
 
 
 def facts(path: object, capsys: pytest.CaptureFixture) -> dict[str, Any]:
@@ -59,7 +60,9 @@ def test_a_run(straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture) ->
     (tmp_path / "metrics.jsonl").write_text('{"iteration": 5, "gap": 0.5}\n{"iteration": 6, "ga')
     (tmp_path / "config.yaml").write_text("a: [")
     found = facts(tmp_path, capsys)
-    assert found["status"] == "running, or cut off"
+    assert found["status"] == "cut off"
+    with RunDir(tmp_path).locked():
+        assert facts(tmp_path, capsys)["status"] == "running"
     assert found["last_metrics"] == {"iteration": 5, "gap": 0.5}
     assert found["snapshots"]["count"] == 0
 

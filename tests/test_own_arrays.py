@@ -7,8 +7,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import zarr
 from small_stores import own_arrays, write
 
+from bigsvm import cli
 from bigsvm.errors import UserError
 from bigsvm.stores.fingerprint import fingerprint
 from bigsvm.stores.rows import CHUNK_BYTES
@@ -142,3 +144,52 @@ def test_a_file_that_another_program_writes(tmp_path: Path) -> None:
             open_dataset(path)
         writer.communicate(b"\n")
     assert open_dataset(path).n == 2
+
+
+ATTRIBUTES = {
+    "source": 7,
+    "scaling": "none of yours",
+    "classes": "cat,dog",
+    "feature_names": "a b c",
+    "files": 3.5,
+    "parts": "two",
+    "prepare": "[",
+    "fingerprint": "of my left thumb",
+    "weight_digest": "?",
+    "bigsvm_format": 12,
+    "rest_is_a_label": "yes",
+}
+
+
+@pytest.mark.parametrize("suffix", [".zarr", ".h5"])
+@pytest.mark.parametrize("names", [[name] for name in ATTRIBUTES] + [list(ATTRIBUTES)], ids=str)
+def test_attributes_of_the_users_own_mean_nothing(
+    names: list[str], suffix: str, tmp_path: Path
+) -> None:
+    """`scaling`, `classes` and the like are ordinary names; `prepare` seals its own."""
+    path = own_arrays(tmp_path / f"mine{suffix}", X=np.eye(4), y=np.array([3, 1, 3, 1]))
+    given = {name: ATTRIBUTES[name] for name in names}
+    if suffix == ".zarr":
+        zarr.open_group(path).attrs.update(given)
+    else:
+        with h5py.File(path, "a") as file:
+            file.attrs.update(given)
+            file.attrs["odd"] = h5py.Empty("f4")
+    with open_dataset(path) as data:
+        assert data.classes == (1, 3) and data.labels().tolist() == [1, -1, 1, -1]
+        assert (data.scaling, data.feature_names, data.parts) == (None, None, None)
+        assert (data.source, data.files, data.prepare_options) == ("", {}, {})
+        assert not data.has_weights and data.recorded_fingerprint is None
+        assert fingerprint(data)
+    assert cli.main(["inspect", str(path)]) == 0
+
+
+@pytest.mark.parametrize("name", ["s.zarr", "s.h5"])
+def test_a_store_that_has_lost_its_seal_is_still_ours(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / name)
+    if name == "s.zarr":
+        del zarr.open_group(path)["train"].attrs["bigsvm_seal"]
+    else:
+        with h5py.File(path, "a") as file:
+            del file["train"].attrs["bigsvm_seal"]
+    assert open_dataset(path).classes == ("b", "s")

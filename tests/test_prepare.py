@@ -320,7 +320,7 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
     assert "no room is left there" in done.stderr
     assert list(tmp_path.iterdir()) == []
 

@@ -12,6 +12,7 @@ from trainings import HANGS, command, environment, final, one_line, summary
 
 from bigsvm.config_file import load_config
 from bigsvm.errors import UserError
+from bigsvm.stores.addresses import refuse_credentials
 from bigsvm.stores.fingerprint import fingerprint
 from bigsvm.stores.store import open_dataset
 
@@ -193,7 +194,15 @@ def test_a_copy_that_is_not_complete_is_refused(
 
 
 @pytest.mark.parametrize(
-    "address", ["s3://key:hidden@bucket/s.zarr", "https://host/s.zarr?X-Signature=hidden"]
+    "address",
+    [
+        "s3://key:hidden@bucket/s.zarr",
+        "https://host/s.zarr?X-Signature=hidden",
+        "simplecache::https://host/s.zarr?X-Amz-Signature=hidden",
+        "filecache::simplecache::https://hidden@host/s.zarr",
+        "abfs://container:hidden@account/s.zarr",
+        "az://container/s.zarr?sv=1&sig=hidden",
+    ],
 )
 def test_credentials_in_an_address_are_refused_unseen(
     address: str, config_file: Path, tmp_path: Path
@@ -215,3 +224,16 @@ def test_other_addresses(store: Path) -> None:
         assert fingerprint(there) == fingerprint(here)
     with open_dataset(f"file://{store}/test") as test:
         assert test.path == f"{store}/test"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "abfs://container@account.dfs.core.windows.net/s.zarr",
+        "s3://bucket/a@b/s.zarr",
+        "simplecache::s3://bucket/s.zarr",
+        "memory://what?/s.zarr",
+    ],
+)
+def test_addresses_without_credentials_are_taken(address: str) -> None:
+    refuse_credentials(address)

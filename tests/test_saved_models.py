@@ -79,3 +79,30 @@ def test_the_last_model_is_not_made_of_rows_that_have_changed(tmp_path: Path) ->
         with pytest.raises(UserError, match="rows 200 to 400 are not what they were"):
             factory.save(state, problem, tmp_path / "changed", is_last=True)
     assert not (tmp_path / "changed").exists()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("part", ["dual_coef", "intercept", "support_vectors"])
+def test_a_model_that_is_not_finite_replaces_no_other(
+    value: float, part: str, tmp_path: Path
+) -> None:
+    parts: dict[str, Any] = {
+        "support_vectors": np.ones((2, 3), np.float32),
+        "dual_coef": np.array([0.5, -0.5]),
+        "intercept": 0.0,
+    }
+
+    def model(**changes: Any) -> Model:
+        index = np.arange(2)
+        return Model(
+            **(parts | changes), support_index=index, kernel=asdict(KERNEL), classes=(0, 1)
+        )
+
+    path = tmp_path / "model.safetensors"
+    model().save(path)
+    before = path.read_bytes()
+    changed = parts[part] * np.float32(1) + np.array(value, np.float32)
+    with pytest.raises(UserError, match="is not finite"):
+        model(**{part: float(value) if part == "intercept" else changed}).save(path)
+    assert path.read_bytes() == before
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]

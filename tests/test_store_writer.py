@@ -1,8 +1,12 @@
 """A store is there whole or not at all, and nothing else is lost for it."""
 
+import errno
+import os
+import shutil
 from pathlib import Path
 
 import pytest
+from small_run import run
 from small_stores import FORMATS, some_rows, write
 
 from bigsvm.errors import UserError
@@ -111,3 +115,35 @@ def test_interrupted_while_a_store_is_replaced(
     with pytest.raises(KeyboardInterrupt):
         write(tmp_path / "s.zarr", n=20, overwrite=True)
     assert open_dataset(tmp_path / "s.zarr").n == 10
+
+
+@pytest.mark.parametrize("purpose", ["partial", "spill"])
+@pytest.mark.parametrize("kind", ["a file", "a symlink", "a dangling symlink", "a FIFO"])
+def test_something_else_under_the_hidden_name(tmp_path: Path, kind: str, purpose: str) -> None:
+    """This was an endless loop, without a word."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").touch()
+    leftover = tmp_path / f".a.zarr.{purpose}"
+    if kind == "a file":
+        leftover.touch()
+    elif kind == "a FIFO":
+        os.mkfifo(leftover)
+    else:
+        leftover.symlink_to(elsewhere if kind == "a symlink" else tmp_path / "nowhere")
+    code, _, err = run("bigsvm.prepare", "synthetic", tmp_path / "a.zarr", "--rows", 200)
+    assert code == 2 and err.count("\n") == 1
+    assert str(leftover) in err and "remove it" in err
+    assert [path.name for path in elsewhere.iterdir()] == ["precious"]
+    assert {path.name for path in tmp_path.iterdir()} == {"elsewhere", leftover.name}
+
+
+def test_a_leftover_that_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".s.zarr.partial").mkdir()
+
+    def refused(path: Path, **_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", refused)
+    with pytest.raises(UserError, match=r"\.s\.zarr\.partial is in the way \(Permission denied\)"):
+        write(tmp_path / "s.zarr")

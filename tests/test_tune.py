@@ -1,6 +1,7 @@
 """Tuning: the table of ordinary trainings, whoever computes it and however often it is killed."""
 
 import csv
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from tunings import CS, SIGMAS, command, config_for, made_store, tune
 
 from bigsvm import cli
 from bigsvm.backends.in_memory import InMemoryBackend
+from bigsvm.files.sealed import read_sealed, write_sealed
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
@@ -253,6 +255,23 @@ def test_a_damaged_point_is_computed_again(
     assert found(tmp_path) == found(straight)
     tune(config, tmp_path, "tune.C=[1]", "--fresh")
     assert len(table(tmp_path)) == 4
+
+
+@pytest.mark.parametrize(
+    "forged", [np.zeros((1, 1), np.int64), np.zeros(4), np.full((2, 2), -1), np.zeros((2, 2))]
+)
+def test_a_forged_point_is_computed_again(
+    forged: np.ndarray, config: Path, straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    shutil.copytree(straight, tmp_path / "run")
+    path = sorted((tmp_path / "run").glob("points/*"))[1]
+    arrays, about = read_sealed(path)
+    write_sealed(path, arrays | {"support": forged}, about)
+    tune(config, tmp_path / "run")
+    assert f"warning: {path}: holds no results" in capsys.readouterr().err
+    assert found(tmp_path / "run") == found(straight)
+    write_sealed(path, arrays, about | {"identity": None})
+    assert cli.run(main, command(config, tmp_path / "run")) == 2
 
 
 def test_the_best_config_trains_as_it_is(

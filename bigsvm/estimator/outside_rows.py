@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,10 @@ def open_outside(
     if is_store(X):
         spec = X if type(X) is dict else {"path": path_or_address(os.fspath(X))}
         part = part_for_testing(spec) if testing and spec.get("path") else "train"
-        return open_dataset(spec, part, classes=classes, with_labels=with_labels)
+        dataset = open_dataset(spec, part, classes=classes, with_labels=with_labels)
+        for line in dataset.absences():
+            warnings.warn(line, stacklevel=3)
+        return dataset
     library = type(X).__module__.partition(".")[0]
     _check(X, library)
     remote = library == "zarr" and type(X.store).__name__ not in ("LocalStore", "MemoryStore")

@@ -24,7 +24,7 @@ from bigsvm.estimator.outside_rows import (
     places_of,
 )
 from bigsvm.models.scoring import effective
-from bigsvm.preparation.labels import plain
+from bigsvm.preparation.labels import as_array, plain
 from bigsvm.stores.prefetch import prefetched
 from bigsvm.stores.store import Dataset
 from bigsvm.training.memory import plan_memory
@@ -136,7 +136,7 @@ def rows_to_fit(given: BigSVC, X: Any, y: Any) -> Iterator[tuple[Rows, np.ndarra
     with _mistakes_as_value_errors(), open_outside(X, from_store) as dataset:
         rows = RowsOutside(dataset)
         if from_store:
-            y = np.asarray(dataset.classes)[places_of(dataset)]
+            y = as_array(dataset.classes)[places_of(dataset)]
         elif y is not None:
             y = np.asarray(y)  # a label a row can be held, whoever has them
         y = validate_data(given, y=y)

@@ -1,12 +1,19 @@
 """Files that either exist whole or not at all."""
 
+import errno
 import os
+import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
+from typing import IO, Any
+
+from bigsvm.errors import UserError
 
 REPLACED = "replaced"
+_NOT_SUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @contextmanager
@@ -15,17 +22,44 @@ def written_whole(path: Path) -> Iterator[Path]:
 
     The data reaches the disk before the name does, so a crash at any instant leaves either the
     old file, or the new one, or a temporary that `sweep` removes: never half a file.
+
+    The temporary is an empty file by then, under a name that nobody can foresee: in a directory
+    that others may write to, a symlink planted there would have us overwrite another file.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}.tmp")
+    descriptor = None
     try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(temporary, flags, 0o666)
         yield temporary
-        fsync(temporary)
+        _fsync(descriptor)
+        if not os.path.samestat(os.fstat(descriptor), temporary.lstat()):
+            raise UserError(f"{temporary}: another process has put a file in its place; try again")
         temporary.replace(path)
         fsync(path.parent)
     except BaseException as failure:
         temporary.unlink(missing_ok=True)
-        if isinstance(failure, OSError) and failure.filename is None:
+        if isinstance(failure, OSError) and failure.filename in (None, str(temporary)):
             failure.filename = str(path)  # a failed write does not say where
+        raise
+    finally:
+        if descriptor is not None:  # held until now, so that no other file gets its number
+            os.close(descriptor)
+
+
+def open_no_symlink(path: Path, mode: str) -> IO[Any]:
+    """Open a file of ours that may exist already; a symlink in its place is an error."""
+
+    def refusing_symlinks(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW, 0o666)
+
+    try:
+        return open(path, mode, opener=refusing_symlinks)
+    except OSError:
+        if path.is_symlink():
+            raise UserError(
+                f"{path}: is a symlink to another file, which is not written to; remove it"
+            ) from None
         raise
 
 
@@ -53,9 +87,19 @@ def fsync(path: Path) -> None:
     """Make a file's content, or the renames inside a folder, survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        _fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _fsync(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    except OSError as failure:
+        # Some network and FUSE file systems have no such thing, of folders above all. What is
+        # written there is as safe as they make it; any other failure means that data was lost.
+        if failure.errno not in _NOT_SUPPORTED:
+            raise
 
 
 def sweep(directory: Path, name: str | None = None) -> None:
@@ -64,9 +108,25 @@ def sweep(directory: Path, name: str | None = None) -> None:
     Those of all files, or of the one that was to be called `name`.
     """
     for leftover in directory.glob(f".{'*' if name is None else escape(name)}.*.tmp"):
-        process = leftover.name.split(".")[-2]
-        if not process.isdigit() or not leftover.is_file():
-            continue  # somebody else's
+        process = _process_of(leftover)
         # In a container, the one that was killed may have had our own number.
-        if int(process) == os.getpid() or not Path(f"/proc/{process}").exists():
+        if process is not None and (process == os.getpid() or not _is_running(process)):
             leftover.unlink(missing_ok=True)
+
+
+# The random part was not always there.
+_TEMPORARY = re.compile(r"\..+\.(\d+)(\.[0-9a-f]{16})?\.tmp", re.DOTALL)
+
+
+def _process_of(leftover: Path) -> int | None:
+    """The process that was writing a temporary; None where it is somebody else's."""
+    named = _TEMPORARY.fullmatch(leftover.name)
+    if named is None or leftover.is_symlink() or not leftover.is_file():
+        return None
+    return int(named[1])
+
+
+def _is_running(process: int) -> bool:
+    import psutil  # not every command that writes a file has to wait for it
+
+    return psutil.pid_exists(process)

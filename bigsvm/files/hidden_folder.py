@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bigsvm.errors import UserError
+from bigsvm.errors import DISK_FULL, BeingWritten, UserError
 from bigsvm.files.durable import REPLACED
 
 UNFINISHED = "partial"  # the purpose of the folder that something whole comes from
@@ -44,18 +44,24 @@ def _create_locked(folder: Path, beside: Path) -> int:
         except FileExistsError:
             fresh = False
         except OSError as problem:
+            if problem.errno in DISK_FULL:
+                raise
             raise UserError(f"{beside}: cannot be written here ({problem.strerror})") from problem
         try:
-            descriptor = os.open(folder, os.O_RDONLY)
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except FileNotFoundError:
             continue  # its owner ended just now
+        except OSError as problem:  # a file or a symlink of that name, or a folder of another user
+            raise _in_the_way(folder, beside, problem) from problem
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             if fresh:
                 continue  # someone takes our new folder for a leftover: begin again
-            raise UserError(f"{beside}: another process is writing it; wait for its end") from None
+            raise BeingWritten(
+                f"{beside}: another process is writing it; wait for its end"
+            ) from None
         except OSError:
             pass  # a file system without locks: then two writers at once are the user's care
         if fresh and _is_still(folder, descriptor):
@@ -63,13 +69,25 @@ def _create_locked(folder: Path, beside: Path) -> int:
         if _is_still(folder, descriptor):
             if (folder / REPLACED).exists() and not beside.exists():
                 (folder / REPLACED).rename(beside)  # the power went between two names
-            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                shutil.rmtree(folder)
+            except FileNotFoundError:
+                pass  # somebody else was faster
+            except OSError as problem:
+                os.close(descriptor)
+                raise _in_the_way(folder, beside, problem) from problem
         os.close(descriptor)
+
+
+def _in_the_way(folder: Path, beside: Path, problem: OSError) -> UserError:
+    return UserError(
+        f"{beside}: cannot be written while {folder} is in the way ({problem.strerror}); remove it"
+    )
 
 
 def _is_still(folder: Path, descriptor: int) -> bool:
     """Whether the folder of that name is the one that is locked."""
     try:
-        return os.path.samestat(folder.stat(), os.fstat(descriptor))
+        return os.path.samestat(folder.lstat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False

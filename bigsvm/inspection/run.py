@@ -8,7 +8,7 @@ from typing import Any
 
 from bigsvm.errors import UserError
 from bigsvm.training.run_dir import RunDir
-from bigsvm.yaml_dialect import parse_yaml
+from bigsvm.yaml_dialect import read_yaml
 
 _NUMBERED = {"snapshots": "model-*.safetensors", "checkpoints": "checkpoint-*.safetensors"}
 
@@ -45,11 +45,9 @@ def _by_label(classes: list[Any]) -> dict[str, Any]:
 
 
 def _without_summary(run: RunDir) -> str:
-    # Whether a trainer is at work only its lock could tell, and to try the lock could turn away a
-    # trainer that starts at this moment.
-    return (
-        "running, or cut off" if run.metrics.exists() or run.checkpoints.exists() else "not begun"
-    )
+    if not (run.metrics.exists() or any(run.checkpoints.glob("checkpoint-*"))):
+        return "not begun"
+    return {True: "running", False: "cut off", None: "running, or cut off"}[run.is_held()]
 
 
 def _section(config: Mapping[str, Any], name: str) -> dict[str, Any] | None:
@@ -96,6 +94,6 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _yaml(path: Path) -> dict[str, Any]:
     with suppress(OSError, UserError):
-        content = parse_yaml(path.read_bytes(), str(path))
+        content = read_yaml(path)
         return content if isinstance(content, dict) else {}
     return {}

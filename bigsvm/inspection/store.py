@@ -7,24 +7,24 @@ import numpy as np
 
 from bigsvm.inspection.model import scaling_facts
 from bigsvm.preparation.labels import codes_of
-from bigsvm.stores.place import open_place
+from bigsvm.stores.place import Place, damage_named, one_line, open_place
 from bigsvm.stores.store import WEIGHT, Dataset, open_dataset
 
 
 def store_facts(path: Path) -> dict[str, Any]:
     """Ready for JSON. Labels are read, to be counted; rows are not."""
+    with damage_named(str(path)):
+        return _store_facts(path)
+
+
+def _store_facts(path: Path) -> dict[str, Any]:
     place = open_place(path)
     try:
-        group = place.group
-        form = "HDF5" if type(group).__module__.startswith("h5py") else f"Zarr {_version(group)}"
-        parts = [name for name in ("train", "test") if name in group and "X" in group[name]]
-        arrays = {
-            name: {"shape": list(found.shape), "type": str(found.dtype)}
-            for name in sorted(group.keys())
-            if hasattr(found := group[name], "shape")
-        }
-        here = "X" in group
-        labelled = {part: "y" in (group[part] if part else group) for part in [*parts, ""]}
+        form = f"Zarr v{place.group.metadata.zarr_format}" if place.is_zarr else "HDF5"
+        parts = [name for name in ("train", "test") if name in place and "X" in place.inside(name)]
+        here = "X" in place
+        arrays = None if here or parts else _arrays(place)
+        labelled = {part: "y" in (place.inside(part) if part else place) for part in [*parts, ""]}
     finally:
         place.close()
     facts: dict[str, Any] = {"store": str(path), "format": form}
@@ -35,8 +35,23 @@ def store_facts(path: Path) -> dict[str, Any]:
     return facts | {"arrays": arrays or None}  # the user's own, under other names
 
 
+def _arrays(place: Place) -> dict[str, Any]:
+    """Shape and type of each array in a group."""
+    facts: dict[str, Any] = {}
+    for name in place.names():
+        try:
+            found = place[name]
+        except Exception as reason:  # Zarr raises errors of many kinds at what it does not know
+            facts[name] = {"not read": one_line(reason)[:200]}
+            continue
+        if hasattr(found, "shape"):
+            facts[name] = {"shape": list(found.shape), "type": str(found.dtype)}
+    return facts
+
+
 def _part(path: Path, with_labels: bool) -> dict[str, Any]:
     with open_dataset(path, with_labels=with_labels) as data:
+        absences = data.absences()
         return {
             "rows": data.n,
             "features": data.d,
@@ -49,6 +64,7 @@ def _part(path: Path, with_labels: bool) -> dict[str, Any]:
             "source": data.source or None,
             "prepare": {k: v for k, v in data.prepare_options.items() if v is not None} or None,
             "fingerprint": data.recorded_fingerprint,
+            **({"absent": "; ".join(absences)} if absences else {}),
         }
 
 
@@ -65,7 +81,3 @@ def _weights(data: Dataset) -> dict[str, float] | None:
         return None
     values = data.numbers(WEIGHT)
     return {"smallest": float(values.min()), "largest": float(values.max())}
-
-
-def _version(group: Any) -> str:
-    return f"v{group.metadata.zarr_format}"

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import get_num_threads, njit, prange
+from numba import get_num_threads, prange
 
+from bigsvm.compiled import njit
 from bigsvm.files.sealed import InPieces
 from bigsvm.kernels.tiles import (
     LANES,

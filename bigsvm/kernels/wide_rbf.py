@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from bigsvm.compiled import njit
 from bigsvm.kernels.tiles import (
     LANES,
     PACK,

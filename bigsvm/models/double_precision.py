@@ -8,8 +8,9 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
+from bigsvm.compiled import njit
 from bigsvm.kernels import NAMES, Kernel
 
 # exp(-t) is computed for t up to this and stays the same beyond: 2^-126, the least normal float32.

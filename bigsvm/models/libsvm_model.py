@@ -46,11 +46,14 @@ def write_libsvm(model: Model, path: Path, overwrite: bool = False) -> Path | No
     missing = _not_in_the_format(model)
     if beside.exists() and not overwrite:
         raise UserError(f"{beside}: exists, and belongs to such a model; --overwrite replaces both")
-    if missing:  # first: a model without it would be used wrongly
-        with written_whole(beside) as temporary:
-            temporary.write_text(json.dumps(missing, indent=2) + "\n")
-    with written_whole(path) as temporary, temporary.open("w") as file:
-        file.writelines(_lines(model))
+    with written_whole(path) as temporary:
+        with temporary.open("w") as file:
+            file.writelines(_lines(model))
+        # Before the model gets its name, for without it that would be used wrongly; but not before
+        # it is written, lest it be all that is left where there is no room for the model.
+        if missing:
+            with written_whole(beside) as described:
+                described.write_text(json.dumps(missing, indent=2) + "\n")
     if not missing:
         beside.unlink(missing_ok=True)  # of a model that this one replaces
         return None

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsvm.errors import UserError
 from bigsvm.files.sealed import InPieces, read_sealed, write_sealed
-from bigsvm.preparation.labels import classes_from_json, classes_to_json
+from bigsvm.preparation.labels import as_array, check_label, classes_from_json, classes_to_json
 from bigsvm.preparation.scaling import Scaling
 
 FORMAT = "bigsvm model 1"
@@ -174,7 +174,7 @@ class Model:
         -------
         (rows,) array
         """
-        return np.asarray(self.classes)[self.places_of(decision)]
+        return as_array(self.classes)[self.places_of(decision)]
 
     @staticmethod
     def places_of(decision: np.ndarray) -> np.ndarray:
@@ -214,7 +214,14 @@ def not_in_float32(rows: np.ndarray) -> tuple[int, int] | None:
 
 
 def write_model(model: Model, support_vectors: np.ndarray | InPieces, path: Path) -> None:
-    """Write a model to a file, with these support vectors for its own."""
+    """Write a model to a file, with these support vectors for its own.
+
+    One that is not finite is refused: a good one may be there, under the same name.
+    """
+    if not (np.isfinite(model.dual_coef).all() and np.isfinite(model.intercept).all()):
+        raise UserError(f"{path}: is not written, for a coefficient of the model is not finite")
+    if isinstance(support_vectors, np.ndarray) and not np.isfinite(support_vectors).all():
+        raise UserError(f"{path}: is not written, for a support vector is not finite")
     arrays = {
         "support_vectors": support_vectors,
         "dual_coef": model.dual_coef,
@@ -284,8 +291,7 @@ def _model_of(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Mod
     if not np.isfinite([kernel.gamma, kernel.coef0]).all():
         raise ValueError("a parameter of its kernel is not finite")
     for label in classes:
-        if not isinstance(label, str | int | float):
-            raise ValueError(f"{label!r} is no label")
+        check_label(label)
     scaling = Scaling.from_json(about["scaling"]) if about["scaling"] else None
     if scaling and not scaling.offset.shape == scaling.scale.shape == rows.shape[1:]:
         raise ValueError("its scaling is of another number of features")

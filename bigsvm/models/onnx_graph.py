@@ -15,6 +15,7 @@ import numpy as np
 from bigsvm.errors import UserError
 from bigsvm.kernels import Kernel
 from bigsvm.models.double_precision import LARGEST_EXPONENT, as_computed
+from bigsvm.preparation.labels import as_array
 from bigsvm.preparation.scaling import Scaling
 
 if TYPE_CHECKING:
@@ -47,8 +48,10 @@ def onnx_model(model: Model) -> ModelProto:
             "the 2 GB that an ONNX file can hold; use python -m bigsvm.predict"
         )
     kernel = Kernel(**model.kernel)
-    labels = np.asarray(model.classes)
-    kind = {"i": "int64", "f": "double"}.get(labels.dtype.kind, "string")
+    labels = as_array(model.classes)
+    kind = {"i": "int64", "u": "uint64", "f": "double"}.get(labels.dtype.kind, "string")
+    if kind == "string":  # also numbers that no type of ONNX holds exactly
+        labels = labels.astype(str)
     many = len(labels) > 2
     decision = _LINEAR if kernel.name == "linear" else _in_blocks(_kernel_sums(kernel, model))
     shape = f"rows, {len(labels)}" if many else "rows"

@@ -80,5 +80,6 @@ def _marked(points: int, place: int, runs: int) -> tuple[int, int]:
 
 def _plain_text(label: str) -> str:
     """The label shown as it is: no formulas, and not hidden for its underscore."""
-    escaped = label.replace("$", r"\$")
+    readable = label.encode(errors="backslashreplace").decode()  # a folder's name may be no text
+    escaped = readable.replace("$", r"\$")
     return f" {escaped}" if label.startswith("_") else escaped

@@ -1,10 +1,11 @@
 """What `predict` goes through: a store, or a file of raw rows."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bigsvm.errors import UserError
 from bigsvm.preparation.labels import to_codes
@@ -86,12 +87,13 @@ def _open_store(
 
     with damage_named(str(path)):
         place = open_place(path)
-        group: Any = place.group
-        part = "test" if "test" in group else "train"
-        if (arrays[0] or "X") not in group and part in group:
-            group = group[part]
-        with_labels = with_labels and (arrays[1] is not None or "y" in group)
-        place.close()
+        try:
+            part = "test" if "test" in place else "train"
+            if (arrays[0] or "X") not in place and part in place:
+                place = place.inside(part)
+            with_labels = with_labels and (arrays[1] is not None or "y" in place)
+        finally:
+            place.close()
     spec = {"path": path, "x": arrays[0], "y": arrays[1]}
     dataset = stack.enter_context(
         open_dataset(
@@ -99,6 +101,8 @@ def _open_store(
         )
     )
     check_features_of(dataset, model)
+    for line in dataset.absences():
+        print(f"warning: {line}", file=sys.stderr)
     ours, theirs = effective(model.scaling), effective(dataset.scaling)
     if theirs is not None and theirs != ours:
         raise other_scaling(model, dataset)

@@ -76,7 +76,8 @@ class ParquetPredictions:
         import pyarrow as pa
 
         rows = np.arange(start, start + len(decision))
-        labels = pa.array(label.tolist())
+        exact = label.dtype.kind in "iuf"  # otherwise Arrow takes whole numbers for signed ones
+        labels = pa.array(label if exact else [str(value) for value in label.tolist()])
         values = [np.ascontiguousarray(column) for column in np.atleast_2d(decision.T)]
         self._waiting.append(pa.table([rows, *values, labels], names=self._names))
         if sum(map(len, self._waiting)) >= self._group_rows:
@@ -148,11 +149,11 @@ class ZarrPredictions:
         self._waiting = [(decision[rows:], label[rows:])]
         for name, values in (("decision", decision), ("label", label)):
             if name not in self._group:
-                kind = str if values.dtype.kind == "U" else values.dtype
+                kind = str if values.dtype.kind in "UO" else values.dtype
                 width = values.shape[1:]
                 self._group.create_array(name, shape=(0, *width), chunks=(rows, *width), dtype=kind)
             array: Any = self._group[name]
-            array.append(values[:rows])
+            array.append(values[:rows].astype(str) if values.dtype.kind == "O" else values[:rows])
 
     def close(self) -> None:
         """See `Writer`."""

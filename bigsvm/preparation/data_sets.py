@@ -2,17 +2,20 @@
 
 import hashlib
 import json
+import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bigsvm.config import ArraysConfig, DataConfig
-from bigsvm.errors import UserError
+from bigsvm.errors import BeingWritten, UserError
 from bigsvm.preparation.options import PrepareOptions
 from bigsvm.stores.addresses import is_address
 from bigsvm.terminal.progress import Progress, silent
 
 Spec = str | dict[str, Any]
+SECONDS_BETWEEN_LOOKS = 0.5
 
 # These decide how a store lies on the disk, not what is in it.
 _LAYOUT = {"chunk_rows", "compression"}
@@ -22,8 +25,22 @@ def located(data: DataConfig, progress: Progress = silent) -> DataConfig:
     """The same section with `train` and `test` filled in, and the store of `source` made.
 
     A store that was made before is taken as it is, if it was made with the same options from files
-    of the same content.
+    of the same content. One that another process is making (of a job array on an empty cache, say)
+    is waited for.
     """
+    waiting = False
+    while True:
+        try:
+            return _located(data, progress)
+        except BeingWritten as other:
+            if not waiting:
+                what = str(other).partition(";")[0]
+                print(f"waiting: {what}", file=sys.stderr, flush=True)
+            waiting = True
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def _located(data: DataConfig, progress: Progress) -> DataConfig:
     if data.source is None:
         return data
     assert not isinstance(data.train, ArraysConfig)
@@ -45,7 +62,12 @@ def located(data: DataConfig, progress: Progress = silent) -> DataConfig:
         _check(store, source, digests, options)
     else:
         store.parent.mkdir(parents=True, exist_ok=True)
-        prepare(source, store, data.prepare, progress=progress)
+        try:
+            prepare(source, store, data.prepare, progress=progress)
+        except UserError:
+            if not store.exists():
+                raise
+            _check(store, source, digests, options)  # another process was faster
     test = data.test or (str(store / "test") if has_test(store) else None)
     return data.model_copy(update={"train": str(store), "test": test})
 
@@ -97,7 +119,7 @@ def has_test(store: Path) -> bool:
             return "test" in train.parts
     place = open_place(store)  # made before the parts were written down
     try:
-        return "test" in place.group
+        return "test" in place
     finally:
         place.close()
 

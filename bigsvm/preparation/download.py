@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from bigsvm.errors import UserError
-from bigsvm.files.durable import fsync
+from bigsvm.errors import DISK_FULL, BeingWritten, UserError
+from bigsvm.files.durable import fsync, open_no_symlink
 
 Progress = Callable[[int, int | None], None]
 
@@ -65,17 +65,21 @@ def download(
                 fsync(destination.parent)
                 _note_beside(part).unlink(missing_ok=True)
     except OSError as failure:
+        if failure.errno in DISK_FULL:
+            raise OSError(failure.errno, failure.strerror, str(destination)) from failure
         raise UserError(f"cannot download to {destination}: {failure}") from failure
 
 
 @contextlib.contextmanager
 def _alone(part: Path) -> Iterator[IO[bytes]]:
     """Open the `.part` file, refusing where another process is writing it."""
-    with part.open("a+b") as file:
+    with open_no_symlink(part, "a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"{part} is being downloaded by another process; wait for it") from None
+            raise BeingWritten(
+                f"{part} is being downloaded by another process; wait for it"
+            ) from None
         try:
             yield file
         finally:
@@ -176,7 +180,8 @@ def _write_note(note: Path, url: str, headers: Any) -> None:
     tag = headers.get("ETag")
     # A weak tag does not promise the same bytes.
     version = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
-    note.write_text(json.dumps({"url": url, "version": version}))
+    with open_no_symlink(note, "w") as file:
+        file.write(json.dumps({"url": url, "version": version}))
 
 
 def _check_hash(file: IO[bytes], expected: str | None, url: str) -> None:

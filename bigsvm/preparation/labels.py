@@ -4,6 +4,7 @@ Of two classes the codes are -1 and +1; of more they are 0, 1, 2, ...
 """
 
 from collections.abc import Collection, Mapping
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -26,18 +27,56 @@ class RealRest(str):
 def plain(value: Any) -> Label:
     """A label as Python and JSON know it: text, or an int where the number is whole."""
     if isinstance(value, bytes):
-        value = value.decode("utf-8", "replace")
+        value = text_of(value)
     if isinstance(value, str):
         return RealRest(value) if value == REST else str(value)
+    if isinstance(value, int | np.integer):  # not by way of a float, which has 53 bits
+        return int(value)
     number = float(value)
-    return int(number) if number.is_integer() else number
+    return int(number) if number.is_integer() and abs(number) < 2**63 else number
+
+
+def text_of(label: bytes) -> str:
+    """The text of a label, in whichever of the two common encodings it is."""
+    try:
+        return label.decode()
+    except UnicodeDecodeError:
+        return label.decode("latin-1")
+
+
+def as_array(classes: Classes) -> np.ndarray:
+    """The labels as an array that holds each of them exactly."""
+    if any(isinstance(label, str) for label in classes):
+        return np.array([str(label) for label in classes])
+    if not all(isinstance(label, int) for label in classes):
+        values = np.array(classes, np.float64)
+        return values if values.tolist() == list(classes) else np.array(classes, object)
+    if all(-(2**63) <= label < 2**63 for label in classes):  # type: ignore[operator]
+        return np.array(classes, np.int64)
+    unsigned = all(0 <= label < 2**64 for label in classes)  # type: ignore[operator]
+    return np.array(classes, np.uint64 if unsigned else object)
+
+
+def check_label(label: Any) -> None:
+    """A ValueError where something can be no label: a model may come from anybody."""
+    if isinstance(label, float) and isfinite(label):
+        return
+    whole = isinstance(label, int) and not isinstance(label, bool)
+    if whole and -(2**63) <= label < 2**64:
+        return
+    try:
+        if isinstance(label, str) and label.encode():
+            return
+    except UnicodeEncodeError:
+        pass
+    raise ValueError(f"{str(label)[:50]!r} is no label")
 
 
 def distinct(labels: np.ndarray, where: str) -> dict[Any, Label]:
     """Each different value in `labels` with its plain form; `where` is for messages."""
     if labels.dtype.kind in "biuf":
         values = np.unique(labels).tolist()
-        missing = [value for value in values if not np.isfinite(value)]
+        missing = [value for value in values if isinstance(value, float) and not isfinite(value)]
     elif labels.dtype.kind in "OSUT":
         values = list(set(labels.tolist()))
         missing = [value for value in values if value is None or value != value]
@@ -47,7 +86,13 @@ def distinct(labels: np.ndarray, where: str) -> dict[Any, Label]:
         raise UserError(f"{where}: a label is {missing[0]}; give every row a label")
     if len(values) > MOST_VALUES:
         raise too_many(values, where)
-    return {value: plain(value) for value in values}
+    found = {value: plain(value) for value in values}
+    if len(set(found.values())) < len(found):
+        raise UserError(
+            f"{where}: two different labels are the same text in UTF-8 and in Latin-1; use one "
+            "encoding for all of them"
+        )
+    return found
 
 
 def choose_classes(
@@ -141,16 +186,26 @@ def same(label: Label, other: Label) -> bool:
     if isinstance(label, str) == isinstance(other, str):
         return label == other
     try:
-        return float(label) == float(other)
+        return _number(label) == _number(other)
     except ValueError:
         return False
+
+
+def _number(label: Label) -> int | float:
+    """A number given as text; whole ones exactly."""
+    if not isinstance(label, str):
+        return label
+    try:
+        return int(label)
+    except ValueError:
+        return float(label)
 
 
 def in_order(values: Collection[Label]) -> list[Label]:
     """Numbers by size; as soon as one value is text, all as text."""
     if any(isinstance(value, str) for value in values):
         return sorted(values, key=str)
-    return sorted(values, key=float)
+    return sorted(values)  # exactly: as floats, large ones would be equal
 
 
 def seen(values: Collection[Label]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bigsvm.errors import UserError
+from bigsvm.errors import BeingWritten, UserError
 from bigsvm.preparation.download import download
 from bigsvm.readers import Format
 
@@ -102,7 +102,15 @@ SOURCES: dict[str, Source] = {
 def cache_folder() -> Path:
     """Where downloads go: the folder named by BIGSVM_CACHE, else ~/.cache/bigsvm."""
     named = os.environ.get("BIGSVM_CACHE")
-    return Path(named) if named else Path.home() / ".cache" / "bigsvm"
+    if named:
+        return Path(named)
+    try:
+        return Path.home() / ".cache" / "bigsvm"
+    except RuntimeError as homeless:  # an arbitrary user in a container
+        raise UserError(
+            "this user has no home folder to keep downloads and stores in; let BIGSVM_CACHE name "
+            "a folder for them"
+        ) from homeless
 
 
 def locate(name: str, progress: Progress | None = None) -> list[Path]:
@@ -118,11 +126,13 @@ def locate(name: str, progress: Progress | None = None) -> list[Path]:
 
 def find(file: SourceFile) -> Path | None:
     """The path of `file`, in the first folder that has it under any of its names."""
-    data = os.environ.get("BIGSVM_DATA")
-    for folder in [Path(data), cache_folder()] if data else [cache_folder()]:
+    if data := os.environ.get("BIGSVM_DATA"):
         for name in file.names:
-            if (folder / name).is_file():
-                return folder / name
+            if (Path(data) / name).is_file():
+                return Path(data) / name
+    for name in file.names:
+        if (cache_folder() / name).is_file():
+            return cache_folder() / name
     return None
 
 
@@ -140,6 +150,8 @@ def find_or_download(file: SourceFile, progress: Progress | None = None) -> Path
             sha256=file.sha256,
             progress=None if progress is None else lambda *done: progress(target.name, *done),
         )
+    except BeingWritten:
+        raise
     except UserError as failure:
         raise UserError(
             f"{failure}; or put {' or '.join(file.names)} into {data or cache}"

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.errors import UserError
+from bigsvm.preparation.labels import text_of
 from bigsvm.readers.wording import shown
 
 
@@ -23,14 +24,16 @@ def finite_rows(path: Path, x: np.ndarray, first_row: int, names: list[str] | No
 
 
 def clean_labels(path: Path, y: np.ndarray, first_row: int) -> np.ndarray:
-    """Labels as float64 or text; a UserError names the row of a missing one."""
-    if y.dtype.kind in "biuf":
+    """Labels as numbers or text; a UserError names the row of a missing one."""
+    if y.dtype.kind in "biu":
+        return y  # as they are: float64 would have some of 64 bits coincide
+    if y.dtype.kind == "f":
         y = y.astype(np.float64)
         bad = np.flatnonzero(~np.isfinite(y))
     elif y.dtype.kind == "U":
         bad = np.flatnonzero(y == "")
     elif y.dtype.kind == "S":
-        return clean_labels(path, np.char.decode(y, "utf-8", "replace"), first_row)
+        return clean_labels(path, np.array([text_of(label) for label in y.tolist()]), first_row)
     else:
         raise UserError(f"{path}: labels of type {y.dtype} cannot be used; numbers or text can")
     if len(bad):

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
+from bigsvm.compiled import njit
 from bigsvm.errors import UserError
-from bigsvm.readers.number import EXACT, as_number
+from bigsvm.readers.number import EXACT, LARGEST_EXACT, as_number
 from bigsvm.readers.wording import shown
 
 MAX_LABEL_BYTES = 256
@@ -48,8 +48,26 @@ class LabelDecoder:
         for k in np.argsort(first):
             self._same_kind(TEXT if numbers[k] is None else NUMBER, lines[first[k]])
         if self.kind == NUMBER:
-            return np.array(numbers, np.float64)[inverse]
+            return self._exact(words, numbers, lines[first])[inverse]
         return np.array(words)[inverse]
+
+    def _exact(
+        self, words: list[str], numbers: list[float | None], lines: np.ndarray
+    ) -> np.ndarray:
+        """The numbers as float64; as Python's integers where that has too few bits for some."""
+        values = np.array(numbers, np.float64)
+        if (np.abs(values) < LARGEST_EXACT).all():
+            return values
+        exact: list[int | float] = values.tolist()
+        for k, word in enumerate(words):
+            if word.lstrip("+-").isdecimal():
+                exact[k] = int(word)
+                if not -(2**63) <= exact[k] < 2**64:
+                    raise UserError(
+                        f"{self.path}, line {lines[k]}: the label {word} has more than 64 bits; is "
+                        "it the right column?"
+                    )
+        return np.array(exact, object)
 
     def _word(self, token: bytes, line: int) -> str:
         try:

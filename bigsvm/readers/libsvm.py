@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
+from bigsvm.compiled import njit
 from bigsvm.errors import UserError
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions
 from bigsvm.readers.decompress import line_blocks

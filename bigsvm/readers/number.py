@@ -3,7 +3,8 @@
 import re
 
 import numpy as np
-from numba import njit
+
+from bigsvm.compiled import njit
 
 EXACT, UNSURE, NOT_A_NUMBER = 0, 1, 2
 PLUS, MINUS, POINT, SMALL_E, LARGE_E = b"+-.eE"

@@ -13,6 +13,12 @@ from bigsvm.readers.columns import check_features, column_position
 from bigsvm.readers.finite import clean_labels, finite_rows
 from bigsvm.readers.wording import reason, shown
 
+_BUFFER_BYTES = 2**16
+# What reading may take. Of each column of a row group a page and the dictionary are in memory, as
+# large as writers make them unless asked otherwise, and about twice while they are decoded.
+_MOST_BYTES = 2**30
+_PAGE_BYTES = 2 * 2**20
+
 
 class ParquetReader:
     """See `bigsvm.readers`."""
@@ -22,6 +28,7 @@ class ParquetReader:
         with _readable(path) as file:
             schema = file.schema_arrow
             self.n = file.metadata.num_rows
+            _check_row_groups(path, file.metadata)
         index = _index_of_pandas(schema)
         self._places = [k for k, name in enumerate(schema.names) if name not in index]
         self.names = names = [schema.names[k] for k in self._places]
@@ -81,6 +88,13 @@ class ParquetReader:
             return clean_labels(self.path, np.array(values.to_pylist(), np.str_), first)
         if not _is_number(values.type):
             raise UserError(f"{self.path}: labels of type {values.type} cannot be used")
+        if pa.types.is_decimal(values.type) and values.type.scale <= 0:
+            try:
+                values = values.cast(pa.int64())
+            except pa.ArrowInvalid as failure:
+                raise UserError(
+                    f"{self.path}: labels of type {values.type} do not fit into 64 bits"
+                ) from failure
         return clean_labels(self.path, self._numbers(values, first, 0), first)
 
 
@@ -95,9 +109,27 @@ def _index_of_pandas(schema: pa.Schema) -> set[str]:
 
 def _readable(path: Path) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path, pre_buffer=False, buffer_size=2**20)
+        # Every column has a buffer of this size: of a thousand columns, 1 MiB would be 1 GiB.
+        return pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES)
     except (pa.ArrowException, OSError) as failure:
         raise _damaged(path, failure) from failure
+
+
+def _check_row_groups(path: Path, metadata: pq.FileMetaData) -> None:
+    """Refuse row groups so wide that a page of every column is more than memory should hold."""
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if group.num_columns * (2 * _PAGE_BYTES + _BUFFER_BYTES) <= _MOST_BYTES:
+            return  # and so it is for the others: they have the same columns
+        sizes = (group.column(k).total_uncompressed_size for k in range(group.num_columns))
+        needed = sum(2 * min(size, _PAGE_BYTES) + _BUFFER_BYTES for size in sizes)
+        if needed > _MOST_BYTES:
+            rows = max(1, group.num_rows * _MOST_BYTES // needed // 2)
+            raise UserError(
+                f"{path}: a row group of {group.num_rows:,} rows and {group.num_columns:,} columns "
+                f"takes {needed / 2**20:,.0f} MiB to read, the limit is {_MOST_BYTES // 2**20:,}; "
+                f"write it with smaller ones (row_group_size={rows})"
+            )
 
 
 def _next(path: Path, parts: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:

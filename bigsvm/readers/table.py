@@ -1,8 +1,8 @@
 """The kernel for rows of fields between delimiters, or between blanks."""
 
 import numpy as np
-from numba import njit
 
+from bigsvm.compiled import njit
 from bigsvm.readers.number import NOT_A_NUMBER, UNSURE, parse_number
 from bigsvm.readers.text_rows import (
     BAD_NUMBER,

@@ -5,6 +5,10 @@ from pathlib import Path
 
 from bigsvm.errors import UserError
 
+# On Azure it is the container that stands before the @.
+_CONTAINER_AT_ACCOUNT = ("abfs", "abfss", "wasb", "wasbs")
+_SECRET = re.compile("(sig|signature|token|key|secret|password|credential)[^=&]*=", re.IGNORECASE)
+
 
 def is_address(text: str) -> bool:
     """Whether `text` is an address for fsspec rather than a path."""
@@ -27,10 +31,14 @@ def refuse_credentials(address: str) -> None:
     """Refuse a password or a signature in an address: it would end up in files and messages."""
     if not is_address(address):
         return
-    host = re.sub(r"^([^:/]+:(//|:))+", "", address).partition("/")[0]
-    if "@" in host or ("?" in address and address.lower().startswith("http")):
-        scheme = address.partition(":")[0]
-        raise UserError(
-            f"the {scheme}:// address of a store holds credentials (before an @ or after a ?) that "
-            "would be written to files and logs; leave them out: they come from the environment"
-        )
+    for part in address.split("::"):  # simplecache::https://...
+        scheme, _, rest = part.partition("://")
+        user = re.split("[/?#]", rest)[0].rpartition("@")[0]
+        query = rest.partition("?")[2]
+        named = user and (":" in user or scheme.lower() not in _CONTAINER_AT_ACCOUNT)
+        if named or (query and (scheme.lower().startswith("http") or _SECRET.search(query))):
+            raise UserError(
+                f"the {scheme}:// address of a store holds credentials (before an @ or after a ?) "
+                "that would be written to files and logs; leave them out: they come from the "
+                "environment"
+            )

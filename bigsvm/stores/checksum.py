@@ -1,7 +1,8 @@
 """A checksum fast enough to be taken of every chunk on every pass."""
 
 import numpy as np
-from numba import njit
+
+from bigsvm.compiled import njit
 
 
 class Checksum:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -15,6 +16,8 @@ from typing import Any
 from bigsvm.errors import Unreachable, UserError
 from bigsvm.preparation.labels import REST_IS_A_LABEL
 from bigsvm.stores.addresses import is_address, plain_path
+from bigsvm.stores.allowed import check_codecs
+from bigsvm.stores.external import refuse_external_links, refuse_other_files, refuse_symlinks
 
 SEAL = "bigsvm_seal"
 _OF_THE_MACHINE = (errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -30,9 +33,37 @@ class Place:
     close: Callable[[], None]
     remote: bool = False
 
+    @property
+    def is_zarr(self) -> bool:
+        """Whether it is in a Zarr store, not in an HDF5 file."""
+        return hasattr(self.group, "metadata")
+
+    def __contains__(self, name: str) -> bool:
+        if not self.is_zarr:
+            refuse_external_links(self.group, name, self.path)
+        return name in self.group
+
+    def __getitem__(self, name: str) -> Any:
+        """The group or array `name`; KeyError where there is none."""
+        if not self.is_zarr:
+            refuse_external_links(self.group, name, self.path)
+        return self.group[name]
+
+    def names(self) -> list[str]:
+        """The names of all groups and arrays in this group."""
+        try:
+            return sorted(self.group.keys())
+        except (ValueError, TypeError, KeyError):
+            # Zarr opens all of them to say what they are, and one is of a type it does not know.
+            root = getattr(self.group.store, "root", None)
+            if root is None:
+                raise
+            folders = (path.parent for path in (Path(root) / self.group.path).glob("*/*"))
+            return sorted({folder.name for folder in folders})
+
     def inside(self, name: str) -> Place:
         """The group `name` in this one."""
-        return replace(self, group=self.group[name], path=f"{self.path}/{name}")
+        return replace(self, group=self[name], path=f"{self.path}/{name}")
 
 
 def open_place(where: str | Path) -> Place:
@@ -70,7 +101,12 @@ def _open_hdf5(file: Path, inside: str) -> Place:
         raise UserError(f"{file}: another program is writing it; wait for its end") from locked
     except OSError as damage:
         raise UserError(f"{file}: cannot be opened ({one_line(damage)})") from damage
-    group = opened.get(inside) if inside else opened
+    try:
+        refuse_external_links(opened, inside, str(file))
+        group = opened.get(inside) if inside else opened
+    except BaseException:
+        opened.close()
+        raise
     if not isinstance(group, h5py.Group):
         with closing(opened):
             raise _no_group(Place(opened, str(file), opened.close), inside)
@@ -123,21 +159,32 @@ def _no_group(place: Place, inside: str) -> UserError:
 def _what_it_has(place: Place) -> str:
     with warnings.catch_warnings(), suppress(Exception):  # not every server lists what it has
         warnings.simplefilter("ignore")  # of Zarr, at strangers' files: one line is enough
-        return f"; it has: {', '.join(sorted(place.group.keys())) or 'nothing'}"
+        return f"; it has: {', '.join(place.names()) or 'nothing'}"
     return ""
 
 
 def array(place: Place, name: str) -> Any:
-    """The array `name` in a group."""
+    """The array `name` in a group, if reading it runs no code and opens no file of others."""
     with suppress(KeyError):
-        found = place.group[name]
+        found = place[name]
         if hasattr(found, "shape"):
+            where = f"{place.path}/{name}"
+            if place.is_zarr:
+                check_codecs(found, where)
+                refuse_symlinks(found, where)
+            else:
+                refuse_other_files(found, where)
             return found
     raise UserError(f"{place.path}: there is no array {name!r} in it{_what_it_has(place)}")
 
 
 def attributes(place: Place) -> dict[str, Any]:
-    """The attributes of a group; HDF5 has no lists of mixed things, so there they are JSON text."""
+    """The attributes that `prepare` has written to a group; of other arrays none is looked at.
+
+    HDF5 has no lists of mixed things, so there they are JSON text.
+    """
+    if not _are_ours(place.group.attrs):
+        return {}
     about = dict(place.group.attrs)
     mixed = ("classes", "feature_names", "files", "parts", "scaling", "prepare", REST_IS_A_LABEL)
     for key in mixed:
@@ -149,6 +196,17 @@ def attributes(place: Place) -> dict[str, Any]:
             "it again"
         )
     return about
+
+
+def _are_ours(found: Mapping[str, Any]) -> bool:
+    """Whether attributes are those of `prepare`: names such as `classes` and `scaling` are common.
+
+    The seal tells. Where it is lost, or from before there was one, the fingerprint does.
+    """
+    if SEAL in found:
+        return True
+    fingerprint = found["fingerprint"] if "fingerprint" in found and "classes" in found else None
+    return isinstance(fingerprint, str) and re.fullmatch("[0-9a-f]{64}", fingerprint) is not None
 
 
 def seal(about: Mapping[str, Any]) -> str:

@@ -61,7 +61,9 @@ class StoredRows:
         self.n, self.d = (int(size) for size in x.shape)
         chunks = x.chunks or (rows_of_about(CHUNK_BYTES, self.d), self.d)
         stored_rows = min(int(chunks[0]), self.n)
-        self.stored_chunk_bytes = stored_rows * self.d * x.dtype.itemsize
+        # A chunk is decoded whole, also where it reaches beyond the array.
+        width = -(-self.d // int(chunks[1])) * int(chunks[1])
+        self.stored_chunk_bytes = int(chunks[0]) * width * x.dtype.itemsize
         together = 1 if prepared else max(1, CHUNK_BYTES // (stored_rows * self.d * 4))
         self.chunk_rows = min(stored_rows * together, self.n)
         of_32_mib = 4 * CHUNK_BYTES // (4 * self.chunk_rows * self.d)

@@ -11,6 +11,8 @@ import numpy as np
 from bigsvm.errors import UserError
 from bigsvm.preparation.labels import Classes
 from bigsvm.preparation.scaling import Scaling
+from bigsvm.stores.absent_chunks import absent_chunks
+from bigsvm.stores.allowed import NUMBERS, is_text
 from bigsvm.stores.labels import StoredLabels, stored_classes
 from bigsvm.stores.place import Place, array, attributes, damage_named, open_place
 from bigsvm.stores.rows import StoredRows
@@ -47,6 +49,7 @@ class Dataset(StoredRows):
         self.scaling: Scaling | None = Scaling.from_json(scaling) if scaling else None
         stored = stored_classes(about, where) if prepared else None
         self._labels = StoredLabels(y, self.n, where, stored)
+        self._arrays = {"rows": x} if y is None else {"rows": x, "labels": y}
 
     @property
     def classes(self) -> Classes:
@@ -86,7 +89,7 @@ class Dataset(StoredRows):
     def numbers(self, name: str) -> np.ndarray:
         """All of the array `name` beside the rows, (n,) numbers: weights, for instance."""
         found = array(self._place, name)
-        if tuple(found.shape) not in ((self.n,), (self.n, 1)) or found.dtype.kind not in "fiub":
+        if tuple(found.shape) not in ((self.n,), (self.n, 1)) or found.dtype.kind not in NUMBERS:
             raise UserError(
                 f"{self._place.path}: {name} holds {found.dtype} of shape {tuple(found.shape)}; a "
                 f"number for each of the {self.n} rows is needed"
@@ -99,6 +102,21 @@ class Dataset(StoredRows):
             )
         return values
 
+    def absences(self) -> list[str]:
+        """A line for each array some chunks of which are not stored; see `absent_chunks`."""
+        if self.recorded_fingerprint is not None:
+            return []  # it is checked against what was written
+        lines = []
+        for what, found in self._arrays.items():
+            with damage_named(self.path):
+                absent, expected = absent_chunks(found)
+            if absent:
+                lines.append(
+                    f"{self.path}: {absent:,} of {expected:,} chunks of the {what} are absent and "
+                    f"are read as {_fill_value(found)}; check that the copy is complete"
+                )
+        return lines
+
     def close(self) -> None:
         """Let go of the file."""
         self.forget_file()
@@ -109,6 +127,13 @@ class Dataset(StoredRows):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _fill_value(array: Any) -> Any:
+    value = getattr(array, "fill_value", None)
+    if value is None:
+        value = getattr(array, "fillvalue", None)  # as HDF5 calls it
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def open_dataset(
@@ -160,16 +185,18 @@ def _open(
 ) -> Dataset:
     place = open_place(options["path"])
     try:
-        if names[0] not in place.group and part in place.group:
+        if names[0] not in place and part in place:
             place = place.inside(part)
         x = array(place, names[0])
         if x.ndim != 2:
             raise UserError(f"{place.path}: {names[0]} has shape {x.shape}, not (rows, features)")
         if 0 in x.shape:
             raise UserError(f"{place.path}: {names[0]} is empty, its shape is {x.shape}")
-        if x.dtype.kind not in "fiub":
+        if x.dtype.kind not in NUMBERS:
             raise UserError(f"{place.path}: {names[0]} holds {x.dtype}, not real numbers")
         y = array(place, names[1]) if with_labels else None
+        if y is not None and y.dtype.kind not in NUMBERS and not is_text(y):
+            raise UserError(f"{place.path}: {names[1]} holds {y.dtype}; labels are numbers or text")
         if y is not None and tuple(y.shape) not in ((x.shape[0],), (x.shape[0], 1)):
             raise UserError(
                 f"{place.path}: {names[1]} has shape {y.shape} where {names[0]} has "
@@ -191,6 +218,6 @@ def part_for_testing(spec: Mapping[str, Any]) -> str:
     with damage_named(str(spec["path"])):
         place = open_place(spec["path"])
         try:
-            return "test" if "test" in place.group else "train"
+            return "test" if "test" in place else "train"
         finally:
             place.close()

@@ -2,6 +2,7 @@
 
 import ctypes
 import resource
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import psutil
 from bigsvm.errors import UserError
 from bigsvm.solvers.column_cache import BATCH
 from bigsvm.solvers.problem import ROWS
+from bigsvm.stores.rows import CHUNK_BYTES
 from bigsvm.stores.store import Dataset
 
 # The interpreter and its libraries take some 20 MiB more or less from one start to the next.
@@ -51,7 +53,28 @@ def peak_resident_set() -> int:
         for line in status.read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _chunk_bytes(dataset: Dataset) -> int:
+    return max(dataset.stored_chunk_bytes, 4 * dataset.chunk_rows * dataset.d)
+
+
+def refuse_large_chunks(limit: int, dataset: Dataset) -> None:
+    """Refuse chunks that take more than the limit when they are read for the first time.
+
+    Before there is anything to plan the memory of a training for, all rows are read once, to be
+    checked. Each reader then holds a chunk as it is stored, and decoded. Of chunks of an ordinary
+    size `plan_memory` says more.
+    """
+    needed = resident_set() + 2 * dataset.readers * _chunk_bytes(dataset)
+    if needed > limit and _chunk_bytes(dataset) > 4 * CHUNK_BYTES:
+        raise UserError(
+            f"solver.memory_limit = {limit / 2**20:.0f} MiB is too small for {dataset.path}: its "
+            f"chunks of {dataset.stored_chunk_bytes / 2**20:.0f} MiB are decoded whole, and to "
+            f"read them takes {needed / 2**20:.0f} MiB; raise it, or store smaller chunks"
+        )
 
 
 def plan_memory(
@@ -73,7 +96,7 @@ def plan_memory(
     more than computing columns again. What is left is for the solver: kernel columns, two at the
     least, or a hot set of so many rows. `weights` is what they take, in bytes a pattern.
     """
-    chunk = max(dataset.stored_chunk_bytes, 4 * dataset.chunk_rows * dataset.d)
+    chunk = _chunk_bytes(dataset)
     on_the_way = (2 + 4 * dataset.readers) * chunk
     whole = 4 * (dataset.n + dataset.chunk_rows) * dataset.d
     # A row of a hot set is there as gathered and in a panel; its columns are short.

@@ -4,13 +4,16 @@ import fcntl
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bigsvm.errors import UserError
-from bigsvm.files.durable import sweep, written_whole
+from bigsvm.errors import DISK_FULL, UserError
+from bigsvm.files.durable import open_no_symlink, sweep, written_whole
+
+SECONDS_OF_A_LOOK = 0.5
 
 
 class RunDir:
@@ -38,11 +41,13 @@ class RunDir:
             self.path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDONLY)
         except OSError as problem:
+            if problem.errno in DISK_FULL:
+                raise
             reason = problem.strerror
             raise UserError(f"{self.path}: cannot be a run directory ({reason})") from problem
         try:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(descriptor)
             except BlockingIOError:
                 raise UserError(
                     f"{self.path}: another trainer is at work in this run directory; wait for it, "
@@ -68,6 +73,23 @@ class RunDir:
             raise
         finally:
             os.close(descriptor)
+
+    def is_held(self) -> bool | None:
+        """Whether a trainer is at work here; None where that cannot be told."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            # Shared, and for an instant: a trainer that starts just now tries more than once.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+        return False
 
     def begin(self, config: str, iteration: int) -> None:
         """Get ready to go on from `iteration`: what was said of an end no longer holds."""
@@ -96,9 +118,13 @@ class RunDir:
         with written_whole(path) as temporary:
             temporary.write_text(text)
 
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Write summary.json, which says that the run has ended, and how."""
+        self.write_text(self.summary, json.dumps(summary, indent=2) + "\n")
+
     def append_metrics(self, report: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl."""
-        with self.metrics.open("a") as file:
+        with open_no_symlink(self.metrics, "a") as file:
             file.write(json.dumps(report) + "\n")
 
     def _rewind_metrics(self, iteration: int) -> None:
@@ -116,3 +142,15 @@ class RunDir:
                         new.write(line.rstrip("\n") + "\n")
                 except (ValueError, TypeError, KeyError):
                     continue  # torn when the run was killed
+
+
+def _lock(descriptor: int) -> None:
+    """Take the lock of a trainer, if not at once then after those who only look (`is_held`)."""
+    deadline = time.monotonic() + SECONDS_OF_A_LOOK
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(SECONDS_OF_A_LOOK / 20)

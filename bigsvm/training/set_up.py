@@ -1,5 +1,7 @@
 """From a config to a training: the data, who serves it, the problem, the schedule, the state."""
 
+import hashlib
+import json
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -13,7 +15,7 @@ from bigsvm.config import Config, SolverConfig
 from bigsvm.errors import UserError
 from bigsvm.kernels import Kernel, warm_up
 from bigsvm.preparation.data_sets import as_seen_from_anywhere, with_absolute_paths
-from bigsvm.preparation.labels import sums_of
+from bigsvm.preparation.labels import classes_to_json, sums_of
 from bigsvm.solvers import ARITHMETIC, EXACT_UP_TO
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
@@ -26,10 +28,10 @@ from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset
 from bigsvm.terminal.display import Display
 from bigsvm.threads import available_threads
-from bigsvm.training.checkpoint import Checkpoints
+from bigsvm.training.checkpoint import Checkpoints, refuse_other_roles
 from bigsvm.training.interruption import Interruption
 from bigsvm.training.loop import Schedule, Training
-from bigsvm.training.memory import MemoryPlan, plan_memory
+from bigsvm.training.memory import MemoryPlan, plan_memory, refuse_large_chunks
 from bigsvm.training.model_factory import ModelFactory
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.weights import Weights, bytes_a_pattern, read_weights
@@ -51,6 +53,7 @@ def set_up(
     kernel = Kernel(model.kernel.name, model.kernel.rate, model.kernel.coef0, model.kernel.degree)
     initial = initial_pattern(solver, dataset.n)
     weights = read_weights(model, dataset)
+    refuse_large_chunks(solver.memory_limit, dataset)
     fingerprint = verified_fingerprint(dataset)
     reweighting = _reweighting(config, dataset)
     identity = {
@@ -58,6 +61,7 @@ def set_up(
         "rows": dataset.n,
         "features": dataset.d,
         "initial": initial,
+        **_identity_of_names(dataset),
         **_identity_of_model(config, kernel, weights, dataset),
     }
     checkpoints = Checkpoints(run_dir.checkpoints, identity, saving.keep_checkpoints)
@@ -77,6 +81,8 @@ def set_up(
         backend.kernel_values.total = saved.kernel_values
     margin = weights.margin if saved is None or saved.state.margin is None else saved.state.margin
     problem, schedule = _problem(config, dataset, kernel, backend, memory, weights.C, margin)
+    if saved:
+        refuse_other_roles(saved.state, problem, run_dir.checkpoints)
     state = saved.state if saved else problem.start(initial)
 
     if fresh:  # not before all that can be wrong has been seen to be right
@@ -121,6 +127,22 @@ def _with_schedule(config: Config, n: int) -> Config:
     schedule = "exact" if n <= EXACT_UP_TO else "block"
     solver = config.solver.model_copy(update={"schedule": schedule})
     return config.model_copy(update={"solver": solver})
+
+
+def _identity_of_names(dataset: Dataset) -> dict[str, Any]:
+    """What every model of a run says of its data, and the content does not tell."""
+    scaling = dataset.scaling.to_json() if dataset.scaling else None
+    return {
+        **classes_to_json(dataset.classes),
+        "feature names": _digest(dataset.feature_names),
+        "scaling": _digest(scaling),
+    }
+
+
+def _digest(value: Any) -> str | None:
+    if value is None:
+        return None
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _identity_of_model(

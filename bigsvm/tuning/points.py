@@ -4,6 +4,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bigsvm.errors import UserError
 from bigsvm.files.sealed import read_sealed, write_sealed
 from bigsvm.training.checkpoint import refuse_another
@@ -21,11 +23,14 @@ class Points:
     identity : dict
         What the tuning is of: data, folds and grid. Units of another one are refused: a table of
         both would be of neither.
+    shape : tuple of int
+        How many algorithms, and how many C.
     """
 
-    def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, identity: dict[str, Any], shape: tuple[int, int]) -> None:
         self._folder = folder
         self._identity = identity
+        self._shape = shape
 
     def save(self, unit: Unit, measures: Measures) -> None:
         """Write a unit, whole or not at all."""
@@ -42,7 +47,10 @@ class Points:
             except UserError as damage:
                 print(f"warning: {damage}; it is computed again", file=sys.stderr)
                 continue
-            refuse_another(about["identity"], self._identity, self._folder.parent)
+            refuse_another(about.get("identity"), self._identity, self._folder.parent)
+            if any(_is_impossible(of_kind, self._shape) for of_kind in measures.values()):
+                print(f"warning: {path}: holds no results; computed again", file=sys.stderr)
+                continue
             found[path] = measures
         return {unit: found[path] for unit in units if (path := self._path(unit)) in found}
 
@@ -53,3 +61,8 @@ class Points:
 
     def _path(self, unit: Unit) -> Path:
         return self._folder / f"kernel-{unit.kernel:03d}-fold-{unit.fold:03d}.safetensors"
+
+
+def _is_impossible(values: np.ndarray, shape: tuple[int, int]) -> bool:
+    """Whether a sealed array is not what a tuning writes: counts, for every point of the grid."""
+    return values.shape != shape or values.dtype != np.int64 or bool((values < 0).any())

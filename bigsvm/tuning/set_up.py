@@ -12,7 +12,7 @@ from bigsvm.solvers import ARITHMETIC
 from bigsvm.solvers.nodes import WORTH_THREADS
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset
-from bigsvm.training.memory import resident_set
+from bigsvm.training.memory import refuse_large_chunks, resident_set
 from bigsvm.training.set_up import initial_pattern
 from bigsvm.training.weights import check_all_classes, class_factors, digest_of, read_sample_weight
 from bigsvm.tuning.cross_validation import Grid, Split, Unit
@@ -62,6 +62,7 @@ def set_up(config: Config, dataset: Dataset) -> Tuning:
     algorithms: list[str] = [*options.algorithms] if options.algorithms else [model.algorithm]
     matrices_that_fit(config, min(dataset.n, options.subsample or dataset.n), dataset.d)
     sample_weight = read_sample_weight(model, dataset)
+    refuse_large_chunks(solver.memory_limit, dataset)
     fingerprint = verified_fingerprint(dataset)
     labels = dataset.labels()
     index = np.arange(len(labels))
