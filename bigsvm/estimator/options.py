@@ -57,7 +57,7 @@ def fit_options(
     if algorithm == "auto":
         algorithm = "fw" if n <= SMALL else "mfw"
     if schedule == "auto":
-        schedule = "exact" if n <= EXACT_UP_TO else "block"
+        schedule = "exact" if given.absolute_tol is not None and n <= EXACT_UP_TO else "block"
     if margin is None and algorithm == "wsvm":
         raise ValueError("the algorithm wsvm needs margin_weight; give it to fit")
     if margin is not None and algorithm not in ("wsvm", "rwsvm"):

@@ -46,9 +46,7 @@ class Vector:
     def compare(self, relation: str, other: Vector) -> Vector:
         """The mask of ``self relation other``, for floats (ordered) or signed integers."""
         if isinstance(self.value.type.element, ir.IntType):
-            return Vector(
-                self.builder, self.builder.icmp_signed(relation, self.value, other.value)
-            )
+            return Vector(self.builder, self.builder.icmp_signed(relation, self.value, other.value))
         return Vector(self.builder, self.builder.fcmp_ordered(relation, self.value, other.value))
 
     def select(self, yes: Vector, no: Vector) -> Vector:

@@ -5,9 +5,9 @@ Three nested levels, each with products of its own, so that no level waits for a
 1. *All data.* One kernel product with the patterns that moved brings the whole gradient up to date.
    That is a pass, and all that a pass is for is to find the idle patterns that join, and to test
    for convergence.
-2. *The subproblem*: the working set, and the idle patterns that join or are near to it. It is
-   solved between two passes, whatever its size: to half of the margin while many wait to join, to
-   the tolerance once few do.
+2. *The subproblem*: the working set, and the idle patterns that wait to join it. It is solved
+   between two passes, whatever its size: to half of the margin while many wait, to the tolerance
+   once few do.
 3. *The hot set*: at most `hot_set` patterns of the subproblem, whose kernel columns are cached.
    `conjugate.py` takes its steps there. A subproblem that fits is one hot set; of a larger one the
    worst violators of both classes are solved in turn, each time to the target of the subproblem.
@@ -42,8 +42,6 @@ from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, UNSEEN, WORKING, State
 _GROWTH = 4
 # The first sample, and the fewest patterns that may join at a pass: this share of a hot set.
 _FIRST = 4
-# Near misses go along with those that wait to join, up to this share of the working set.
-_NEAR = 4
 # While many wait to join, subproblems are solved to this share of the margin: who joins next
 # changes the rest of the solution anyway.
 _MOST = 0.25
@@ -114,7 +112,7 @@ class BlockSchedule:
         if state.iteration or state.n_support > 1 or in_play <= self._hot_set:
             return
         sample = in_play
-        while sample > self._hot_set // _FIRST:
+        while sample > max(1, self._hot_set // _FIRST):
             sample = max(1, sample // _GROWTH)
         drawn = k_smallest(HashOrder(len(state.role)), state.role >= IDLE, sample)
         unseen = state.role >= IDLE
@@ -124,7 +122,11 @@ class BlockSchedule:
         state.sample = sample
 
     def select_block(self, state: State) -> BlockSolve:
-        """The working set, with the idle patterns that wait to join and those nearest to it."""
+        """The working set, with the idle patterns that wait to join it.
+
+        They join one by one, each at the worst derivative of them all, and most need not any more
+        once others have. No more go along than work already: by then the model is another one.
+        """
         candidates, bar = self._candidates(state)
         members = np.flatnonzero((state.role > IDLE) & ~candidates)
         waiting = candidates & (state.gradient <= bar)
@@ -134,15 +136,12 @@ class BlockSchedule:
         most = max(len(members), int(self._hot_set * _MOST))
         if is_whole:
             joining = np.flatnonzero(candidates)
-        elif n_waiting > most:  # drawn, because the lowest are outliers
+        else:  # drawn, because the lowest are outliers
             joining = k_smallest(HashOrder(len(waiting)), waiting, most)
-        else:
-            near = max(n_waiting, len(members) // _NEAR)
-            joining = k_smallest(state.gradient, candidates, near)
         index = self._columns.arrange(np.union1d(members, joining))
         sample, few = state.sample, n_waiting <= _FEW * n_playing
         if sample and (is_whole or n_waiting <= _FEW_OF_SAMPLE * n_playing):
-            sample = self._larger(sample, np.count_nonzero(state.role != EXCLUDED))
+            sample = self._larger(sample, int(np.count_nonzero(state.role != EXCLUDED)))
         is_rough = bool(state.sample) or not (is_whole or few)
         return BlockSolve(
             state, index, state.of(index), self._tolerances(is_rough), sample, state.level
@@ -171,7 +170,7 @@ class BlockSchedule:
         return (max(_ROUGH, relative) if is_rough else relative), absolute
 
     def solve(self, block: BlockSolve, pause: Callable[[int], int]) -> Iterator[None]:
-        """Take steps until the subproblem is solved; yields now and then, and where `pause` says."""
+        """Take steps until the subproblem is solved; yields as `hot_steps` does."""
         served = self._serve(self._problem.backend, block.index)
         problem = self._problem.part(block.index, served)
         if len(block.index) <= self._hot_set:

@@ -1,9 +1,9 @@
 """Kernel columns kept within a bound of memory, fetched in batches."""
 
 import numpy as np
-from numba import njit
 
 from bigsvm.backends import Backend
+from bigsvm.compiled import njit
 from bigsvm.kernels.tiles import PACK
 from bigsvm.solvers.guesses import insert, likely
 

@@ -8,9 +8,8 @@ They end at the same solution as the paper's steps, in far fewer iterations:
   (Torres-Barran, Alaiz, Dorronsoro: arXiv 2003.08719). Where that step would leave the simplex, the
   plain one is taken instead.
 
-And an idle pattern joins only when it is the forward node: when its derivative is not only 0 or
-less but also the lowest of all. The paper lets one join in every iteration, before it is known
-whether the steps already due would classify it anyway. So no more join than there, often fewer.
+As in the paper, at most one idle pattern joins in an iteration: the one with the lowest derivative,
+if that is 0 or less.
 
 No value depends on the order of the patterns: among equals the lowest index is taken.
 """
@@ -18,8 +17,8 @@ No value depends on the order of the patterns: among equals the lowest index is 
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from bigsvm.compiled import njit
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, WORKING
 from bigsvm.solvers.sweeps import (
     BLOCK,
@@ -290,9 +289,10 @@ def _locate(point, extremes, kind, extreme):  # type: ignore[no-untyped-def]
                 eligible = role > IDLE
             else:
                 eligible = role == SUPPORT
-            if eligible and point.gradient[i] == extreme:
-                if found < 0 or point.index[i] < point.index[found]:
-                    found = i
+            if not eligible or point.gradient[i] != extreme:
+                continue
+            if found < 0 or point.index[i] < point.index[found]:
+                found = i
     return found
 
 

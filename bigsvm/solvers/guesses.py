@@ -1,8 +1,8 @@
 """Which kernel columns are likely to be wanted next."""
 
 import numpy as np
-from numba import njit
 
+from bigsvm.compiled import njit
 from bigsvm.solvers.state import IDLE, SUPPORT
 
 

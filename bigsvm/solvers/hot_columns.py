@@ -1,10 +1,10 @@
 """Kernel columns of a hot set, kept from one hot set to the next as far as their patterns stay."""
 
 import numpy as np
-from numba import njit
 
 from bigsvm.backends import Backend
 from bigsvm.backends.gathered import Gathered
+from bigsvm.compiled import njit
 from bigsvm.kernels import LANES, Kernel, block_of, columns
 from bigsvm.solvers.column_cache import EMPTY, ColumnCache
 from bigsvm.solvers.conjugate import Columns
@@ -100,7 +100,7 @@ def _with_slack(length: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _compact(space, stride, kept, stay):  # type: ignore[no-untyped-def]
-    """Move the columns in the slots `kept` (ascending) to the first ones, entries `stay` of each."""
+    """Move the columns in slots `kept` (ascending) to the first slots, entries `stay` of each."""
     fixed = 0  # entries that keep their places
     while fixed < len(stay) and stay[fixed] == fixed:
         fixed += 1

@@ -71,7 +71,10 @@ def hot_steps(
             part.iteration,
             min(until, pause(part.iteration)),
         )
-        part.gap, block.quad_form = float(direction.numbers[GAP]), float(direction.numbers[QUAD_FORM])
+        part.gap, block.quad_form = (
+            float(direction.numbers[GAP]),
+            float(direction.numbers[QUAD_FORM]),
+        )
         if why == CONVERGED:
             return
         if why == NUMERICAL_FAILURE:

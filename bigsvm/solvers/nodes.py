@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import prange, types
 from numba.extending import intrinsic
 
+from bigsvm.compiled import njit
 from bigsvm.kernels.tiles import everywhere
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT
 

@@ -6,16 +6,15 @@ is the same bits as without.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from bigsvm.backends import Backend
 from bigsvm.backends.gathered import Gathered
 from bigsvm.preparation.labels import signs_of
-from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.block_solve import GradientRequest
-from bigsvm.solvers.problem import ROWS, Problem, Verified, column_of, largest_difference
+from bigsvm.solvers.class_states import ClassStates
+from bigsvm.solvers.problem import ROWS, Problem, Verified, column_of
 from bigsvm.solvers.stop_rule import StopRule
 
 
@@ -154,10 +153,12 @@ class OneVsRest:
                 support = np.flatnonzero(state.alpha)
                 requests[k] = GradientRequest(support, state.alpha[support], from_scratch=True)
         for k, gradient in (self.gradients(requests) if requests else {}).items():
-            known = final.away[k].part.gradient if k in final.away else ends[k].gradient
-            there = gradient[final.away[k].index] if k in final.away else gradient
-            drift = largest_difference(there, known)
-            ends[k] = replace(ends[k], gradient=gradient, drift=drift)
+            running = ends[k].gradient
+            if k in final.away:
+                # Of a class that was ahead, only the derivatives of its subproblem were known.
+                running = gradient.copy()
+                running[final.away[k].index] = final.away[k].part.gradient
+            ends[k] = self.classes[k].recomputed(ends[k], gradient, running)
         tests = [
             problem.stop_test(state, state.gradient)
             for problem, state in zip(self.classes, ends, strict=True)

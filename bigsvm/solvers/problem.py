@@ -15,6 +15,7 @@ from bigsvm.solvers.state import (
     EXCLUDED,
     IDLE,
     SUPPORT,
+    UNSEEN,
     WORKING,
     State,
     pieces,
@@ -198,9 +199,19 @@ class Problem:
             gradient = self.gradient(final.alpha)
             # Not before: beside the sums of a long gradient it would be one array too many.
             running = state.gradient if final is state else self._caught_up(state, final)
-            drift = largest_difference(gradient, running)
-            final = replace(final, gradient=gradient, drift=drift)
+            final = self.recomputed(final, gradient, running)
         return Verified(final, *self.stop_test(final, final.gradient))
+
+    def recomputed(self, state: State, gradient: np.ndarray, running: np.ndarray) -> State:
+        """The state under a gradient computed from alpha alone, where `running` was the known one.
+
+        All patterns are in play then, also where it was at work on a sample.
+        """
+        drift, role = largest_difference(gradient, running, state.role), state.role
+        if state.sample:
+            idle = WORKING if self.algorithm == "fw" else IDLE
+            role = np.where(role == UNSEEN, np.int8(idle), role)
+        return replace(state, gradient=gradient, drift=drift, role=role, sample=0)
 
     def _caught_up(self, state: State, ahead: State) -> np.ndarray:
         """The running gradient of a state ahead of another, which has one."""
@@ -219,9 +230,14 @@ class Problem:
         return self.C[index] if isinstance(self.C, np.ndarray) else self.C
 
 
-def largest_difference(a: np.ndarray, b: np.ndarray) -> float:
-    """The largest |a_i - b_i|."""
-    return float(np.max([np.abs(a[piece] - b[piece]).max() for piece in pieces(len(a))]))
+def largest_difference(a: np.ndarray, b: np.ndarray, role: np.ndarray) -> float:
+    """The largest |a_i - b_i| of the patterns in play."""
+    largest = 0.0
+    for piece in pieces(len(a)):
+        difference = np.abs(a[piece] - b[piece])
+        difference[role[piece] == UNSEEN] = 0.0
+        largest = max(largest, float(difference.max()))
+    return largest
 
 
 def column_of(index: int, backend: Backend) -> np.ndarray:

@@ -3,9 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from bigsvm.compiled import njit
 from bigsvm.kernels.simd import WIDTH, Vectors, each_vector
 from bigsvm.solvers.state import IDLE, SUPPORT
 
@@ -60,9 +61,7 @@ def gain_of(point, k_s, g_s, q_ss, factor, i):  # type: ignore[no-untyped-def]
         return -1.0
     shift = factor * point.intercept
     fall = point.gradient[i] - g_s
-    curvature = (q_ss + point.diagonal[i]) - point.signs[i] * (
-        factor * np.float64(k_s[i]) + shift
-    )
+    curvature = (q_ss + point.diagonal[i]) - point.signs[i] * (factor * np.float64(k_s[i]) + shift)
     return (fall * fall) / curvature
 
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from bigsvm.compiled import njit
 from bigsvm.kernels import Kernel, block_of, columns
 from bigsvm.solvers.nodes import find_nodes, gap_and_joining
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, WORKING, quad_form

@@ -124,7 +124,8 @@ def _with_schedule(config: Config, n: int) -> Config:
     """The config with the schedule that suits n patterns, where it is left to us."""
     if config.solver.schedule != "auto":
         return config
-    schedule = "exact" if n <= EXACT_UP_TO else "block"
+    paper = config.solver.absolute_tolerance is not None
+    schedule = "exact" if paper and n <= EXACT_UP_TO else "block"
     solver = config.solver.model_copy(update={"schedule": schedule})
     return config.model_copy(update={"solver": solver})
 
