@@ -194,8 +194,8 @@ def load_everything() -> None:
             InMemoryBackend(rows, kernel), signs, 10.0, "mfw", StopRule(absolute=1e-3)
         )
         exact = ExactSchedule(problem, space_for_columns(2**20, 60))
-        for schedule in (exact, BlockSchedule(problem, kernel, 2**20)):
-            state = problem.start(0, 16)
+        for schedule in (exact, BlockSchedule(problem, kernel, 2**20, 16)):
+            state = problem.start(0)
             for _ in schedule.run(state, lambda _: 2**62):
                 pass
             problem.verified(state, state)

@@ -62,7 +62,7 @@ class SomeWorkers:
 
 
 def block(problem: Problem) -> Any:
-    return BlockSchedule(problem, KERNEL, 2**24)
+    return BlockSchedule(problem, KERNEL, 2**24, 64)
 
 
 def exact(problem: Problem) -> Any:
@@ -73,7 +73,7 @@ def trained(backend: Backend, dataset: Dataset, schedule: Callable, iterations: 
     """Everything that a training has found out after some iterations."""
     problem = Problem(backend, dataset.labels(), 10.0, "mfw", StopRule(absolute=1e-6))
     before = backend.kernel_values.total
-    state = problem.start(0, hot_set=64)
+    state = problem.start(0)
     for now in schedule(problem).run(state):
         if now.iteration >= iterations:
             break

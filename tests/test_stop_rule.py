@@ -196,8 +196,8 @@ def test_contradictory_twins_among_three_classes():
 def test_contradictory_twins_in_the_block_schedule():
     x, y = twins(np.random.default_rng(10), 400)
     given = problem(x, y)
-    state = given.start(0, 8)
-    for _ in BlockSchedule(given, RBF, 2**22).run(state):
+    state = given.start(0)
+    for _ in BlockSchedule(given, RBF, 2**22, 32).run(state):
         assert state.iteration < 10**5
     assert given.stop_test(state, state.gradient)[1]
     assert state.n_support > 10
@@ -259,11 +259,11 @@ def test_patterns_of_weight_0_never_join(algorithm, weights, schedule):
         if weights == "margin"
         else problem(x, y, 10 * zeros, algorithm)
     )
-    state = given.start(0, 4)
+    state = given.start(0)
     steps = (
         ExactSchedule(given, space_for_columns(ALL, 120))
         if schedule == "exact"
-        else BlockSchedule(given, RBF, 2**22)
+        else BlockSchedule(given, RBF, 2**22, 32)
     ).run(state)
     for _ in steps:
         assert (state.role[::3] == EXCLUDED).all()
@@ -289,10 +289,10 @@ def test_kernel_values_are_counted_the_same_everywhere():
 def test_hot_sets_count_for_the_training():
     x, y = random_problem(np.random.default_rng(16), 400, 3)
     given = problem(x, y)
-    state = given.start(0, 8)
+    state = given.start(0)
     counted = given.backend.kernel_values
     assert counted.total == 400
-    for _ in BlockSchedule(given, RBF, 2**22).run(state):
+    for _ in BlockSchedule(given, RBF, 2**22, 32).run(state):
         pass
     passes = 400 * state.passes  # a row or more in each
     assert counted.total > 400 + passes

@@ -27,11 +27,11 @@ def problem_of(x, y, C=1.0, algorithm="fw", tolerance=1e-5, kernel=RBF, **weight
 
 
 def solve(problem, schedule="exact", state=None, kernel=RBF):
-    state = problem.start(0, 12) if state is None else state
+    state = problem.start(0) if state is None else state
     if schedule == "exact":
         steps = ExactSchedule(problem, space_for_columns(MEMORY, len(problem.y)))
     else:
-        steps = BlockSchedule(problem, kernel, MEMORY)
+        steps = BlockSchedule(problem, kernel, MEMORY, 48)
     for _ in steps.run(state):
         assert state.iteration < 10**6
     return state
@@ -203,7 +203,7 @@ def test_random_problems(seed, n, algorithm, schedule, idle, spread, intercept):
     t[2:][rng.random(n - 2) < idle] = 0.0
     C = rng.uniform(0.5, 5.0, n)
     problem = problem_of(x, y, C, algorithm, 1e-5, margin=t, intercept=intercept)
-    state = solve(problem, schedule, problem.start(int(rng.integers(n)), 3))
+    state = solve(problem, schedule, problem.start(int(rng.integers(n))))
     a = coefficients(problem, state)
     assert (a >= 0).all()
     assert not a[t == 0].any()

@@ -75,32 +75,30 @@ class Held(InMemoryBackend):
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_a_hot_set_is_widened_whatever_the_memory(
+def test_rows_that_do_not_fit_are_fetched_again(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beyond it the rows are not held."""
-    monkeypatch.setattr(block, "_PATIENCE", 1)
+    """And change no bit."""
     monkeypatch.setattr(block, "InMemoryBackend", Held)
     x, y = random_problem(np.random.default_rng(3), 200, 12)
-    narrow = 2 * 4 * 6 * 8 * (12 + 1) + 2 * 4 * 16 * 12  # a panel is filled up
-    ends = []
-    for memory in (2**24, narrow):
+    ends, largest = [], []
+    for memory in (2**24, 2**15):
         Held.largest = 0
         backend = LocalBackend(Rows(x, 64), KERNELS[0], 0, rows_at_once=24)
         if count == 2:
             problem = Problem(backend, y, 10.0, "fw", absolute(1e-5))
-            states = [problem.start(0, 8)]
-            run = BlockSchedule(problem, KERNELS[0], memory).run(states[0])
+            states = [problem.start(0)]
+            run = BlockSchedule(problem, KERNELS[0], memory, 24).run(states[0])
         else:
             classes = OneVsRest(backend, np.arange(200) % count, count, 10.0, "fw", absolute(1e-3))
-            of_classes = classes.start(0, 8)
+            of_classes = classes.start(0)
             states = of_classes.classes
-            run = BlockInTurns(classes, KERNELS[0], memory).run(of_classes)
+            run = BlockInTurns(classes, KERNELS[0], memory, 24).run(of_classes)
         for _ in run:
             pass
-        assert all(state.hot_set > 8 for state in states)
-        assert 0 < Held.largest <= memory
+        largest.append(Held.largest)
         ends.append([(state.alpha.tobytes(), state.gradient.tobytes()) for state in states])
+    assert 0 < largest[1] <= 2**15 < largest[0]
     assert ends[0] == ends[1]
 
 
@@ -113,11 +111,9 @@ from bigsvm import cli, train
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import SUPPORT, State
 
-def start_at(self, initial, column, hot_set=0):
+def start_at(self, initial, column):
     n = len(column)
-    state = State(np.full(n, 1 / n), np.zeros(n), np.full(n, SUPPORT, np.int8), 10, gap=1.0)
-    state.hot_set = hot_set
-    return state
+    return State(np.full(n, 1 / n), np.zeros(n), np.full(n, SUPPORT, np.int8), 10, gap=1.0)
 
 Problem.start_at = start_at
 sys.exit(cli.run(train.main))

@@ -10,7 +10,8 @@ Three nested levels, each with products of its own, so that no level waits for a
    once few do.
 3. *The hot set*: at most `hot_set` patterns of the subproblem, whose kernel columns are cached.
    `conjugate.py` takes its steps there. A subproblem that fits is one hot set; of a larger one the
-   worst violators of both classes are solved in turn, each time to the target of the subproblem.
+   worst violators of both classes are solved in turn, each time to half of the gap, but for no
+   fewer steps than there are patterns.
 
 A run begins on a sample that is solved outright, and goes on to samples four times as large, until
 all patterns are in play: a pass over a small sample costs little, and most support vectors of the
@@ -44,12 +45,14 @@ _GROWTH = 4
 _FIRST = 4
 # While many wait to join, subproblems are solved to this share of the margin: who joins next
 # changes the rest of the solution anyway.
-_MOST = 0.25
 _ROUGH = 0.5
 # Few wait to join when they are fewer than this share of the patterns in play: a sample is then
 # left, and of all data the subproblem is solved to the tolerance.
 _FEW_OF_SAMPLE = 1 / 50
 _FEW = 1 / 500
+# A hot set that is not the whole subproblem is left at this share of its gap: the rest would be
+# undone by the next one.
+_HALF = 0.5
 # The pass computes the same gradient with other roundings.
 _ROUNDING = 0.999
 
@@ -109,7 +112,7 @@ class BlockSchedule:
     def begin(self, state: State) -> None:
         """Draw the first sample, where a run starts from one pattern and all are too many."""
         in_play = int(np.count_nonzero(state.role >= IDLE))
-        if state.iteration or state.n_support > 1 or in_play <= self._hot_set:
+        if state.passes or state.n_support > 1 or in_play <= self._hot_set:
             return
         sample = in_play
         while sample > max(1, self._hot_set // _FIRST):
@@ -127,22 +130,28 @@ class BlockSchedule:
         They join one by one, each at the worst derivative of them all, and most need not any more
         once others have. No more go along than work already: by then the model is another one.
         """
-        candidates, bar = self._candidates(state)
+        is_fw = self._problem.algorithm == "fw"
+        candidates = state.role == (WORKING if is_fw else IDLE)
         members = np.flatnonzero((state.role > IDLE) & ~candidates)
-        waiting = candidates & (state.gradient <= bar)
-        n_waiting = int(np.count_nonzero(waiting))
         n_playing = len(members) + int(np.count_nonzero(candidates))
         is_whole = n_playing <= self._hot_set
-        most = max(len(members), int(self._hot_set * _MOST))
+        is_rough = bool(state.sample) or not is_whole
+        waiting = candidates & (state.gradient <= self._bar(state, is_rough))
+        n_waiting = int(np.count_nonzero(waiting))
+        if not state.sample and n_waiting <= _FEW * n_playing:
+            is_rough = False
+            waiting = candidates & (state.gradient <= self._bar(state, is_rough))
+        most = max(len(members), self._hot_set // _FIRST)
         if is_whole:
             joining = np.flatnonzero(candidates)
         else:  # drawn, because the lowest are outliers
             joining = k_smallest(HashOrder(len(waiting)), waiting, most)
-        index = self._columns.arrange(np.union1d(members, joining))
-        sample, few = state.sample, n_waiting <= _FEW * n_playing
+        index = np.union1d(members, joining)
+        if len(index) <= self._hot_set:
+            index = self._columns.arrange(index)
+        sample = state.sample
         if sample and (is_whole or n_waiting <= _FEW_OF_SAMPLE * n_playing):
             sample = self._larger(sample, int(np.count_nonzero(state.role != EXCLUDED)))
-        is_rough = bool(state.sample) or not (is_whole or few)
         return BlockSolve(
             state, index, state.of(index), self._tolerances(is_rough), sample, state.level
         )
@@ -155,14 +164,16 @@ class BlockSchedule:
             larger //= _GROWTH
         return 0 if larger == all_patterns else larger
 
-    def _candidates(self, state: State) -> tuple[np.ndarray, float]:
-        """Who may join a subproblem, as a mask, and the derivative up to which they have to.
+    def _bar(self, state: State, is_rough: bool) -> float:
+        """The derivative up to which a pattern outside of the subproblem has to join it.
 
-        In `fw` all patterns work. Those outside of the support matter below the margin only.
+        In `fw` all patterns work; those without weight matter where they keep the gap open.
         """
-        if self._problem.algorithm == "fw":
-            return state.role == WORKING, state.level
-        return state.role == IDLE, 0.0
+        if self._problem.algorithm == "mfw":
+            return 0.0
+        relative, absolute = self._tolerances(is_rough)
+        highest = float(state.gradient[state.role == SUPPORT].max())
+        return highest - relative * state.level - absolute
 
     def _tolerances(self, is_rough: bool) -> tuple[float, float]:
         rule = self._problem.stop_rule
@@ -183,10 +194,13 @@ class BlockSchedule:
             )
             block.inner = inner
             rows = self._serve(served, hot)
-            yield from self._steps(inner, problem.part(hot, rows), block.index[hot], pause)
+            enough = _HALF * block.part.gap / block.quad_form if block.quad_form > 0 else 0.0
+            part = problem.part(hot, rows)
+            yield from self._steps(inner, part, block.index[hot], pause, enough)
             block.inner, block.quad_form = None, inner.quad_form
             change = inner.part.alpha - block.part.alpha[hot]
             moved = np.flatnonzero(change)
+            moved = moved[np.argsort(hot[moved])]  # the order of a sum is part of its bits
             block.part.gradient += problem.gradient_change(
                 hot[moved], change[moved], Gathered(rows, moved, served.rows_at_once)
             )
@@ -195,11 +209,16 @@ class BlockSchedule:
             yield
 
     def _steps(
-        self, block: BlockSolve, problem: Problem, index: np.ndarray, pause: Callable[[int], int]
+        self,
+        block: BlockSolve,
+        problem: Problem,
+        index: np.ndarray,
+        pause: Callable[[int], int],
+        enough: float = 0.0,
     ) -> Iterator[None]:
         """Steps on a hot set, the patterns `index` of the data."""
         self._columns.follow(index, problem.backend)
-        yield from hot_steps(block, problem, index, self._columns, self._kernel, pause)
+        yield from hot_steps(block, problem, index, self._columns, self._kernel, pause, enough)
 
     def _is_solved(self, block: BlockSolve) -> bool:
         part = block.part
@@ -225,9 +244,8 @@ class BlockSchedule:
             support = of_class & (part.role == SUPPORT)
             chosen.append(k_smallest(part.gradient, support, count, sign=-1))
         hot = np.unique(np.concatenate(chosen))
-        arranged = self._columns.arrange(np.sort(block.index[hot]))
-        by_pattern = np.argsort(block.index)
-        return by_pattern[np.searchsorted(block.index, arranged, sorter=by_pattern)]
+        # A subproblem of several hot sets is in ascending order; only the hot set is rearranged.
+        return np.searchsorted(block.index, self._columns.arrange(block.index[hot]))
 
     def request(self, block: BlockSolve) -> GradientRequest:
         """What `commit_block` needs of a pass."""

@@ -36,8 +36,12 @@ def hot_steps(
     columns: HotColumns,
     kernel: Kernel,
     pause: Callable[[int], int],
+    enough: float = 0.0,
 ) -> Iterator[None]:
     """Take steps on the patterns of `block` until its tolerances are met.
+
+    Or, after as many steps as there are patterns, until the gap is at most `enough` times a'Qa.
+    Not before: one outlier may hold the whole gap, and what comes after is worth more than a step.
 
     Yields, with `block` up to date, at the iteration ``pause(iteration)`` names as the next, and
     now and then in between.
@@ -61,20 +65,21 @@ def hot_steps(
     find_nodes(point, direction)
     burst = max(1, _BURST // len(point.alpha))
     until = part.iteration + burst
+    least = part.iteration + m
+    relaxed = max(enough, block.tolerances[0]), block.tolerances[1]
     while True:
+        is_worth_it = part.iteration >= least
         why, part.iteration = conjugate_steps(
             point,
             direction,
             columns.at_hand,
-            block.tolerances,
+            relaxed if is_worth_it else block.tolerances,
             columns.now,
             part.iteration,
-            min(until, pause(part.iteration)),
+            min(until, pause(part.iteration), until if is_worth_it else least),
         )
-        part.gap, block.quad_form = (
-            float(direction.numbers[GAP]),
-            float(direction.numbers[QUAD_FORM]),
-        )
+        part.gap = float(direction.numbers[GAP])
+        block.quad_form = float(direction.numbers[QUAD_FORM])
         if why == CONVERGED:
             return
         if why == NUMERICAL_FAILURE:
