@@ -17,17 +17,18 @@ from typing import Any
 
 from bigsvm import cli, kernels, train
 from bigsvm.backends import local, sums
-from bigsvm.solvers import block, column_cache, exact
+from bigsvm.solvers import block, column_cache, hot_columns, hot_steps
 from bigsvm.training.checkpoint import Checkpoints
 from bigsvm.training.loop import Training
 
 PARTS: list[tuple[Any, str, str]] = [
     (local.LocalBackend, "__init__", "reading the data"),
-    (block.BlockSchedule, "_choose", "choosing hot sets"),
-    (block.BlockSchedule, "serve", "fetching hot rows"),
+    (block.BlockSchedule, "select_block", "selecting subproblems"),
+    (block.BlockSchedule, "_serve", "gathering rows"),
+    (hot_columns.HotColumns, "follow", "keeping columns"),
     (column_cache.ColumnCache, "fetch", "hot columns"),
     (column_cache, "_choose", "guessing columns"),
-    (exact, "steps", "steps"),
+    (hot_steps, "conjugate_steps", "steps"),
     (local.LocalBackend, "matvec", "passes"),
     (block.BlockSchedule, "stop_test", "stop tests"),
     (Checkpoints, "save", "checkpoints"),

@@ -11,7 +11,7 @@ from bigsvm.solvers.column_cache import ColumnCache
 from bigsvm.solvers.nodes import find_nodes
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import State
-from bigsvm.solvers.steps import CLOSED, MISSING, NOBODY, OVERFLOWED, steps
+from bigsvm.solvers.steps import CLOSED, JOINED_NONE, MISSING, OVERFLOWED, steps
 from bigsvm.threads import threads
 
 # So many steps in one compiled call, a few milliseconds: nobody waits longer for an answer.
@@ -44,25 +44,19 @@ class ExactSchedule:
         self,
         state: State,
         pause: Callable[[int], int] = lambda iteration: iteration + 1,
-        leave_at: float = -np.inf,
-        scouts: np.ndarray | None = None,
     ) -> Iterator[State]:
         """Take steps until the gap is closed.
 
         Yields, with `state` up to date, at the iteration ``pause(iteration)`` names as the next,
-        after every step from a gap of `leave_at` or less, after every one with which a pattern of
-        the mask `scouts` has joined, and now and then in between.
+        and now and then in between.
         """
         worth_threads = len(state.alpha) >= _WORTH_THREADS
-        scouts = np.zeros(len(state.alpha), bool) if scouts is None else scouts
         with threads(get_num_threads() if worth_threads else 1):
-            yield from self._bursts(state, pause, leave_at, scouts)
+            yield from self._bursts(state, pause)
 
-    def _bursts(
-        self, state: State, pause: Callable[[int], int], leave_at: float, scouts: np.ndarray
-    ) -> Iterator[State]:
+    def _bursts(self, state: State, pause: Callable[[int], int]) -> Iterator[State]:
         problem, cache = self._problem, self._cache
-        nodes = np.array([*find_nodes(state.gradient, state.role), NOBODY])
+        nodes = np.array([*find_nodes(state.gradient, state.role), JOINED_NONE])
         # Both read-only always: for arrays that can be written to all would be compiled again.
         signs = np.broadcast_to(problem.signs, len(state.alpha))
         C = np.broadcast_to(problem.C, len(state.alpha))
@@ -84,8 +78,6 @@ class ExactSchedule:
                 nodes,
                 state.iteration,
                 min(until, pause(state.iteration)),
-                leave_at,
-                scouts,
             )
             if why == CLOSED:
                 return

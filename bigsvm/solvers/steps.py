@@ -14,7 +14,7 @@ from bigsvm.solvers.nodes import three_of_q, update_gradient
 from bigsvm.solvers.state import SUPPORT, WORKING, quad_form
 
 CLOSED, MISSING, PAUSED, OVERFLOWED = range(4)  # why they ended
-NOBODY, ANYBODY, SCOUT = range(3)  # who has joined
+JOINED_NONE, JOINED_ONE = range(2)  # in this iteration
 # How far the running a'Qa may be off from its sum before a stop test would be missed.
 _CLOSE = 1.001
 
@@ -36,8 +36,6 @@ def steps(  # type: ignore[no-untyped-def]
     nodes,
     iteration,
     until,
-    leave_at,
-    scouts,
 ):
     """Section 1 of the design, until something is wanted of the caller: why, iteration, gap.
 
@@ -51,9 +49,9 @@ def steps(  # type: ignore[no-untyped-def]
     estimate = summed = quad_form(alpha, gradient) if relative > 0 else 0.0
     while True:
         idle = nodes[0]
-        if idle >= 0 and gradient[idle] <= 0 and nodes[3] == NOBODY:
+        if idle >= 0 and gradient[idle] <= 0 and nodes[3] == JOINED_NONE:
             role[idle] = WORKING
-            nodes[3] = SCOUT if scouts[idle] else ANYBODY
+            nodes[3] = JOINED_ONE
             if (gradient[idle], idle) < (gradient[nodes[1]], nodes[1]):
                 nodes[1] = idle
         s, v = nodes[1], nodes[2]
@@ -63,7 +61,7 @@ def steps(  # type: ignore[no-untyped-def]
         # In a hot set all weight may come to lie on one pattern, which then has nobody to give to.
         if s == v:
             return CLOSED, iteration, gap
-        if nodes[3] == NOBODY:
+        if nodes[3] == JOINED_NONE:
             # Updates keep the absolute error of the estimate, so that it needs a new sum after the
             # quadratic form itself has become smaller.
             near = gap <= _CLOSE * relative * max(estimate, 0.0)
@@ -89,8 +87,7 @@ def steps(  # type: ignore[no-untyped-def]
         nodes[0], nodes[1], nodes[2] = update_gradient(
             gradient, role, signs, C, intercept, k_s, k_v, s, v, step
         )
-        joined = nodes[3]
-        nodes[3] = NOBODY
+        nodes[3] = JOINED_NONE
         iteration += 1
-        if iteration >= until or gap <= leave_at or joined == SCOUT:
+        if iteration >= until:
             return PAUSED, iteration, gap

@@ -16,7 +16,7 @@ from bigsvm.compiled import njit
 from bigsvm.kernels import Kernel, block_of, columns
 from bigsvm.solvers.nodes import find_nodes, gap_and_joining
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, WORKING, quad_form
-from bigsvm.solvers.steps import CLOSED, NOBODY, PAUSED, steps
+from bigsvm.solvers.steps import CLOSED, JOINED_NONE, PAUSED, steps
 from bigsvm.solvers.stop_rule import StopRule
 
 CONVERGED, MAX_ITERATIONS, OVERFLOWED, STOPPED = range(4)
@@ -203,18 +203,17 @@ def _solve(  # type: ignore[no-untyped-def]
     n = len(y)
     slot, last_used = np.arange(n).astype(np.int32), np.zeros(n, np.int64)
     nodes = np.empty(4, np.int64)
-    no_scouts = np.zeros(n, np.bool_)
     iteration = 0
     while True:
         nodes[0], nodes[1], nodes[2] = find_nodes(gradient, role)
-        nodes[3] = NOBODY
+        nodes[3] = JOINED_NONE
         why = PAUSED
         while why == PAUSED and iteration < max_iterations:
             if stop[0]:
                 return STOPPED, iteration, np.inf
             why, iteration, gap = steps(
                 alpha, gradient, role, y, C, intercept, relative, absolute, matrix, slot, last_used,
-                0, nodes, iteration, min(iteration + _BURST, max_iterations), -np.inf, no_scouts,
+                0, nodes, iteration, min(iteration + _BURST, max_iterations),
             )  # fmt: skip
         _decide(matrix, y, alpha, intercept, decided)
         for i in range(n):
