@@ -105,6 +105,8 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         At the end, under a gradient computed from the coefficients alone.
     relative_gap_ : (1 or n_classes,) float array
         The same as a share of the margin; at most `tol` where converged.
+    passes_ : (1 or n_classes,) int array
+        Passes over the rows that kept the gradient up to date; one over a sample counts too.
     kernel_values_ : int
         How many were computed in the fit.
     status_ : list of str
@@ -360,6 +362,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         self.n_iter_ = np.array([fitted.iterations for fitted in fits])
         self.gap_ = np.array([fitted.gap for fitted in fits])
         self.relative_gap_ = np.array([fitted.relative_gap for fitted in fits])
+        self.passes_ = np.array([fitted.passes for fitted in fits])
         self.kernel_values_ = backend.kernel_values.total
         self.status_ = [fitted.status for fitted in fits]
         if unfinished := set(self.status_) - {"converged", "callback"}:

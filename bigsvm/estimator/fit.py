@@ -87,6 +87,8 @@ class Fitted:
         gap / a'Qa.
     status : str
         "converged", or what `stop` said.
+    passes : int
+        Over the rows.
     useless : str or None
         Why the model, of all classes together, is worth little; see `diagnose`.
     """
@@ -97,6 +99,7 @@ class Fitted:
     gap: float
     relative_gap: float
     status: str
+    passes: int
     useless: str | None = None
 
 
@@ -174,7 +177,7 @@ def fitted_at(problem: Problem, state: State, status: str) -> Fitted:
     gap, _ = problem.stop_test(state, state.gradient)
     coef = problem.dual_coef(np.arange(len(state.alpha)), state.alpha) / state.level
     share = relative_gap(gap, state.level)
-    return Fitted(state.alpha, coef, state.iteration, gap, share, status)
+    return Fitted(state.alpha, coef, state.iteration, gap, share, status, state.passes)
 
 
 def _run(
