@@ -236,11 +236,14 @@ class BlockSchedule:
         Chosen over both classes together, one would fill the set, the next would swing back.
         """
         part, y = block.part, self._problem.y[block.index]
-        forward = (part.role > IDLE) | ((part.role == IDLE) & (part.gradient <= 0))
+        waiting = (part.role == IDLE) & (part.gradient <= 0)
         count = max(1, self._hot_set // 4)
         chosen = []
         for of_class in (y < 0, y > 0):
-            chosen.append(k_smallest(part.gradient, of_class & forward, count))
+            # Under an absolute tolerance working patterns may lie below those that wait to join.
+            joining = k_smallest(part.gradient, of_class & waiting, max(1, count // 2))
+            working = of_class & (part.role > IDLE)
+            chosen += [joining, k_smallest(part.gradient, working, max(1, count - len(joining)))]
             support = of_class & (part.role == SUPPORT)
             chosen.append(k_smallest(part.gradient, support, count, sign=-1))
         hot = np.unique(np.concatenate(chosen))
