@@ -35,7 +35,7 @@ CASES: dict[str, Case] = {
     ),
     "model: a checkpoint": model(
         "checkpoint",
-        bad.copied("run/checkpoints/checkpoint-0000000020.safetensors", lambda path: None),
+        bad.copied("run/checkpoints/checkpoint-0000000000.safetensors", lambda path: None),
     ),
     "model: of a later version": model(
         "bigsvm model 99", bad.copied("run/model.safetensors", bad.about(format="bigsvm model 99"))

@@ -120,7 +120,7 @@ CASES: dict[str, Case] = {
     "config: too little memory": Case(
         "train c.yaml",
         {"c.yaml": bad.config(solver="{memory_limit: 1MiB}")},
-        ("solver.memory_limit = 1 MiB", "at least", "interpreter", " 1 MiB two kernel columns"),
+        ("solver.memory_limit = 1 MiB", "at least", "interpreter", " 1 MiB a hot set"),
     ),
     "config: no threads": config("solver.threads = 0", solver="{threads: 0}"),
     "config: seed below 0": config("solver.seed = -1", solver="{seed: -1}"),

@@ -23,6 +23,8 @@ from bigsvm.solvers.stop_rule import StopRule
 SMALL = 1000
 # Iterations after which it is known, at the latest, how far a hot set has come.
 _LATELY = 1000
+# The same where there is a callback: every step would cost a copy of the iterate.
+_OFTEN = 50
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def fit_signs(
     start : (n,) float64, optional
         The alpha to go on from.
     every_step : bool
-        Ask after every step of the exact schedule. (The block schedule would copy all it knows.)
+        Ask after every step of the exact schedule, and every 50 steps of the block schedule.
 
     Returns
     -------
@@ -169,7 +171,8 @@ def pauses(options: FitOptions, every_step: bool) -> Callable[[int], int]:
     """The next iteration after one at which a schedule has to show what it has found."""
     if every_step and options.schedule == "exact":
         return lambda iteration: iteration + 1
-    return lambda iteration: (iteration // _LATELY + 1) * _LATELY
+    often = _OFTEN if every_step else _LATELY
+    return lambda iteration: (iteration // often + 1) * often
 
 
 def fitted_at(problem: Problem, state: State, status: str) -> Fitted:

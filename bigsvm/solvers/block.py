@@ -53,6 +53,8 @@ _FEW = 1 / 500
 # A hot set that is not the whole subproblem is left at this share of its gap: the rest would be
 # undone by the next one.
 _HALF = 0.5
+# A subproblem is left after this many steps a pattern, solved or not, so that no run loses more.
+_LONGEST = 8
 # The pass computes the same gradient with other roundings.
 _ROUNDING = 0.999
 
@@ -106,7 +108,10 @@ class BlockSchedule:
                     due = pause(block.iteration)
                 else:
                     yield state  # no new iterate; lets the caller check for interruption
-            converged = self.commit_block(block, self._gradient(block))
+            if block.is_whole:
+                converged = self.commit_whole(block)
+            else:
+                converged = self.commit_block(block, self._gradient(block))
             yield state
 
     def begin(self, state: State) -> None:
@@ -152,8 +157,17 @@ class BlockSchedule:
         sample = state.sample
         if sample and (is_whole or n_waiting <= _FEW_OF_SAMPLE * n_playing):
             sample = self._larger(sample, int(np.count_nonzero(state.role != EXCLUDED)))
+        is_whole = is_whole and not state.sample
+        longest = len(index) * (1 if is_whole else _LONGEST)
         return BlockSolve(
-            state, index, state.of(index), self._tolerances(is_rough), sample, state.level
+            state,
+            index,
+            state.of(index),
+            self._tolerances(is_rough),
+            sample,
+            state.level,
+            state.iteration + longest,
+            is_whole,
         )
 
     @staticmethod
@@ -187,16 +201,17 @@ class BlockSchedule:
         if len(block.index) <= self._hot_set:
             yield from self._steps(block, problem, block.index, pause)
             return
-        while not self._is_solved(block):
+        while block.iteration < block.last and not self._is_solved(block):
             hot = self._hot_patterns(block)
+            part = block.part.of(hot)
             inner = BlockSolve(
-                block.part, hot, block.part.of(hot), block.tolerances, 0, block.quad_form
+                block.part, hot, part, block.tolerances, 0, block.quad_form, block.last
             )
             block.inner = inner
             rows = self._serve(served, hot)
             enough = _HALF * block.part.gap / block.quad_form if block.quad_form > 0 else 0.0
-            part = problem.part(hot, rows)
-            yield from self._steps(inner, part, block.index[hot], pause, enough)
+            hot_problem = problem.part(hot, rows)
+            yield from self._steps(inner, hot_problem, block.index[hot], pause, enough)
             block.inner, block.quad_form = None, inner.quad_form
             change = inner.part.alpha - block.part.alpha[hot]
             moved = np.flatnonzero(change)
@@ -297,6 +312,14 @@ class BlockSchedule:
         state.role[index] = part.role
         state.iteration = part.iteration
         state.passes += 1
+        return self.stop_test(state)
+
+    def commit_whole(self, block: BlockSolve) -> bool:
+        """The same for a subproblem of all patterns: its gradient is that of the state."""
+        state, index, part = block.state, block.index, block.part
+        state.alpha[index], state.role[index] = part.alpha, part.role
+        state.gradient[index] = part.gradient
+        state.iteration, state.drift = part.iteration, None
         return self.stop_test(state)
 
     def stop_test(self, state: State) -> bool:

@@ -25,6 +25,10 @@ class BlockSolve:
         The patterns that the next pass is over; 0 for all. See `State.sample`.
     quad_form : float
         a'Qa now.
+    last : int
+        Left at this iteration, solved or not: what is done here is not safe before it is committed.
+    is_whole : bool
+        All patterns are in the subproblem, so that it needs no pass.
     inner : BlockSolve or None
         The hot set that is ahead of `part`, where the subproblem is too large for one.
     """
@@ -35,6 +39,8 @@ class BlockSolve:
     tolerances: tuple[float, float]
     sample: int
     quad_form: float
+    last: int
+    is_whole: bool = False
     inner: "BlockSolve | None" = field(default=None)
 
     @property

@@ -38,7 +38,7 @@ def hot_steps(
     pause: Callable[[int], int],
     enough: float = 0.0,
 ) -> Iterator[None]:
-    """Take steps on the patterns of `block` until its tolerances are met.
+    """Take steps on the patterns of `block` until its tolerances are met or its last iteration.
 
     Or, after as many steps as there are patterns, until the gap is at most `enough` times a'Qa.
     Not before: one outlier may hold the whole gap, and what comes after is worth more than a step.
@@ -57,6 +57,7 @@ def hot_steps(
         Has followed to them.
     kernel : Kernel
     pause : callable
+    enough : float
     """
     part, m = block.part, len(index)
     point = _point(block, problem, index, kernel)
@@ -67,7 +68,7 @@ def hot_steps(
     until = part.iteration + burst
     least = part.iteration + m
     relaxed = max(enough, block.tolerances[0]), block.tolerances[1]
-    while True:
+    while part.iteration < block.last:
         is_worth_it = part.iteration >= least
         why, part.iteration = conjugate_steps(
             point,
@@ -76,7 +77,7 @@ def hot_steps(
             relaxed if is_worth_it else block.tolerances,
             columns.now,
             part.iteration,
-            min(until, pause(part.iteration), until if is_worth_it else least),
+            min(until, pause(part.iteration), block.last, until if is_worth_it else least),
         )
         part.gap = float(direction.numbers[GAP])
         block.quad_form = float(direction.numbers[QUAD_FORM])

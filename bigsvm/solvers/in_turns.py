@@ -122,9 +122,14 @@ class BlockInTurns:
                 continue
             if not going:
                 break
-            k = min(going, key=lambda k: (states.classes[k].passes, k))
+            k = min(going, key=lambda k: (states.classes[k].passes, states.classes[k].iteration, k))
             block = self._schedules[k].select_block(states.classes[k])
             yield from self._work(k, block, replace(states, away={**away, k: block}), pause)
+            if block.is_whole:
+                if self._schedules[k].commit_whole(block):
+                    states.closed.add(k)
+                yield replace(states, away=dict(away))
+                continue
             away[k] = block
             if block.iteration >= self._limit:
                 continue

@@ -13,12 +13,12 @@ from bigsvm.files.sealed import read_sealed, write_sealed
 from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.state import EXCLUDED, SUPPORT, State, pieces
+from bigsvm.solvers.state import EXCLUDED, SUPPORT, UNSEEN, State, pieces
 from bigsvm.training.weights import WEIGHTS_ARE, usable
 
 KIND = "bigsvm checkpoint "
-FORMAT = KIND + "1"
-MANY_CLASSES = KIND + "2"  # of more than two classes
+FORMAT = KIND + "3"
+MANY_CLASSES = KIND + "4"  # of more than two classes
 ARRAYS = ("alpha", "gradient", "role", "margin")  # the last only in later rounds
 NUMBERS = tuple(field.name for field in fields(State) if field.name not in ARRAYS)
 
@@ -216,7 +216,8 @@ def _mistake(state: State) -> str | None:
             return "a coefficient is negative or not finite"
         if not np.isfinite(state.gradient[some]).all():
             return "the gradient is not finite"
-        if ((role < EXCLUDED) | (role > SUPPORT)).any():
+        lowest = UNSEEN if state.sample else EXCLUDED
+        if ((role < lowest) | (role > SUPPORT)).any():
             return "a role is none"
         if (alpha[role != SUPPORT] != 0).any():
             return "a coefficient is that of no support vector"
