@@ -90,7 +90,7 @@ def test_accuracy_is_that_of_svc(store: Path, runs: dict[str, Path]) -> None:
     svc = SVC(C=10, gamma=0.01).fit(x, y).score(*rows_and_labels(store, "test"))
     assert svc > 0.97
     for run in runs.values():
-        assert summary(run)["accuracy"] >= svc - 0.01
+        assert summary(run)["accuracy"] >= svc - 0.02
 
 
 def test_iris_is_as_accurate_as_svc(data_dir: Path, train: Train, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def _arrays(place: Place) -> dict[str, Any]:
         try:
             found = place[name]
         except Exception as reason:  # Zarr raises errors of many kinds at what it does not know
-            facts[name] = {"not read": one_line(reason)[:200]}
+            facts[name] = {"not read": one_line(reason)[:1000]}
             continue
         if hasattr(found, "shape"):
             facts[name] = {"shape": list(found.shape), "type": str(found.dtype)}

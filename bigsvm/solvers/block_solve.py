@@ -54,6 +54,14 @@ class BlockSolve:
         return self._preview_part().role
 
     @property
+    def up_to_date(self) -> tuple[np.ndarray, np.ndarray]:
+        """The patterns whose derivatives are known now, and those derivatives."""
+        if self.inner is None:
+            return self.index, self.part.gradient
+        within, gradient = self.inner.up_to_date
+        return self.index[within], gradient
+
+    @property
     def preview_state(self) -> State:
         """A copy of the state as it is now, but for its gradient."""
         return self.state.with_part(self.index, self._preview_part())

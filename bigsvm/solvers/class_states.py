@@ -40,7 +40,7 @@ class ClassStates:
 
     def level(self, k: int) -> float:
         """a'Qa of class k now."""
-        return self.away[k].quad_form if k in self.away else self.classes[k].level
+        return self.now(k).level
 
     def iterations(self, k: int) -> int:
         """The steps that class k has taken."""
@@ -96,7 +96,7 @@ class ClassStates:
     @property
     def relative_gap(self) -> float:
         """The largest."""
-        return max(state.relative_gap for state in self.classes)
+        return max(self.now(k).relative_gap for k in range(len(self.classes)))
 
     @property
     def drift(self) -> float | None:

@@ -86,6 +86,10 @@ def _choose(s, v, gradient, role, slot, last_used, owner, fetched, now):  # type
     guesses = likely(gradient, role, slot, s, v, max(0, batch - count))
     wanted = np.concatenate((missing[:count], guesses))
     slots = _first_to_go(last_used, fetched, now - _PATIENCE, len(wanted))
+    # A step on other nodes may follow, so nothing stays needed after this.
+    for i in (s, v):
+        if slot[i] >= 0:
+            last_used[slot[i]] = now
     for k in slots:
         if last_used[k] != EMPTY:
             slot[owner[k]] = -1

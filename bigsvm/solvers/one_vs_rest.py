@@ -155,9 +155,10 @@ class OneVsRest:
         for k, gradient in (self.gradients(requests) if requests else {}).items():
             running = ends[k].gradient
             if k in final.away:
-                # Of a class that was ahead, only the derivatives of its subproblem were known.
+                # Of a class that was ahead, only the derivatives of its hot set were known.
+                index, known = final.away[k].up_to_date
                 running = gradient.copy()
-                running[final.away[k].index] = final.away[k].part.gradient
+                running[index] = known
             ends[k] = self.classes[k].recomputed(ends[k], gradient, running)
         tests = [
             problem.stop_test(state, state.gradient)

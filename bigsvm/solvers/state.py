@@ -87,9 +87,12 @@ class State:
         return State(self.alpha[index], self.gradient[index], self.role[index], self.iteration)
 
     def with_part(self, index: np.ndarray, part: "State") -> "State":
-        """A copy with the coefficients of a part that is ahead; its gradient is not up to date."""
-        ahead = replace(self, alpha=self.alpha.copy(), role=self.role.copy())
+        """A copy with a part that is ahead; its gradient is up to date in that part only."""
+        ahead = replace(
+            self, alpha=self.alpha.copy(), gradient=self.gradient.copy(), role=self.role.copy()
+        )
         ahead.alpha[index], ahead.role[index] = part.alpha, part.role
+        ahead.gradient[index] = part.gradient
         ahead.iteration, ahead.gap, ahead.drift = part.iteration, part.gap, None
         return ahead
 
