@@ -7,8 +7,8 @@ Whoever changes a format raises its number, and adds what the new version writes
     python -m bigsvm.prepare tests/formats/tiny-classes.csv /tmp/tiny-classes.h5
     python -m bigsvm.train tests/formats/tiny-classes.yaml --run-dir /tmp/tiny-classes
 
-Checkpoint 3 (before 0.2.0: 1) and model 1 are of two classes; checkpoint 4 (2) and model 3 are those
-of more. Model 2 is one with
+Checkpoint 3 (before 0.2.0: 1) and model 1 are of two classes; checkpoint 4 (2) and model 3 are of
+more. Model 2 is one with
 --set model.intercept=1; without an intercept, models of two classes are still 1.
 """
 

@@ -24,7 +24,7 @@ class BlockSolve:
     sample : int
         The patterns that the next pass is over; 0 for all. See `State.sample`.
     quad_form : float
-        a'Qa now.
+        a'Qa of the subproblem, without the steps of a hot set in it.
     last : int
         Left at this iteration, solved or not: what is done here is not safe before it is committed.
     is_whole : bool
@@ -52,6 +52,11 @@ class BlockSolve:
     def role(self) -> np.ndarray:
         """The roles of the patterns of the subproblem now."""
         return self._preview_part().role
+
+    @property
+    def quad_form_now(self) -> float:
+        """a'Qa, with the steps of the hot set."""
+        return self.quad_form if self.inner is None else self.inner.quad_form_now
 
     @property
     def up_to_date(self) -> tuple[np.ndarray, np.ndarray]:

@@ -40,7 +40,7 @@ class ClassStates:
 
     def level(self, k: int) -> float:
         """a'Qa of class k now."""
-        return self.now(k).level
+        return self.away[k].quad_form_now if k in self.away else self.classes[k].level
 
     def iterations(self, k: int) -> int:
         """The steps that class k has taken."""
