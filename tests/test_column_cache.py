@@ -73,3 +73,15 @@ def test_guesses_leave_slots_to_the_columns_in_use():
         use(cache, s, s + 1, np.arange(N, dtype=float), np.full(N, SUPPORT, np.int8))
     assert np.count_nonzero(cache.slot >= 0) > 30
     assert all(cache.slot[i] >= 0 for i in used)
+
+
+def test_a_column_fetched_beside_another_can_still_be_evicted() -> None:
+    """A step may then use other nodes: kept for ever, such columns would fill all slots."""
+    cache = cache_of(6)
+    gradient, role = np.zeros(N), np.full(N, WORKING, np.int8)
+    for s in range(1, N):
+        if cache.slot[s] < 0:
+            cache.fetch(s, s - 1, gradient, role)
+        assert cache.slot.max() < 6
+        assert (cache.slot >= 0).sum() <= 6
+        np.testing.assert_array_equal(cache.columns[cache.slot[s]], whole_matrix()[s])

@@ -111,7 +111,8 @@ class BlockSchedule:
             if block.is_whole:
                 converged = self.commit_whole(block)
             else:
-                converged = self.commit_block(block, self._gradient(block))
+                request = self.request(block)
+                converged = self.commit_block(block, request, self._gradient(request))
             yield state
 
     def begin(self, state: State) -> None:
@@ -286,14 +287,15 @@ class BlockSchedule:
             in_play[k_smallest(HashOrder(len(role)), role != EXCLUDED, block.sample)] = True
         return np.flatnonzero(in_play)
 
-    def commit_block(self, block: BlockSolve, gradient: np.ndarray) -> bool:
+    def commit_block(
+        self, block: BlockSolve, request: GradientRequest, gradient: np.ndarray
+    ) -> bool:
         """Bring the state up to date with a solved subproblem; whether the run has converged.
 
         `gradient` is what was requested, of the patterns in play. It comes first: had it failed,
         the state would still be that of the pass before.
         """
         state, index, part = block.state, block.index, block.part
-        request = self.request(block)
         rows = slice(None) if request.rows is None else request.rows
         if block.sample != state.sample:
             here = np.zeros(len(state.role), bool)
@@ -329,9 +331,9 @@ class BlockSchedule:
             raise overflowed(state)
         return converged and not state.sample
 
-    def _gradient(self, block: BlockSolve) -> np.ndarray:
+    def _gradient(self, request: GradientRequest) -> np.ndarray:
         """A pass over the data, or over a sample."""
-        problem, request = self._problem, self.request(block)
+        problem = self._problem
         if request.from_scratch and request.rows is None:
             alpha = np.zeros(len(problem.y))
             alpha[request.index] = request.alpha

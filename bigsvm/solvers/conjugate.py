@@ -45,8 +45,7 @@ _FLAT = 1e-9
 class Point(NamedTuple):
     """An iterate of the subproblem, padded to whole vectors with patterns that take no part.
 
-    `index` are the patterns' numbers in the data, `diagonal` is that of Q, `inverse_C` its part
-    that is not of the kernel.
+    `index` are the patterns' numbers in the data, `diagonal` is that of Q.
     """
 
     alpha: Any
@@ -54,7 +53,6 @@ class Point(NamedTuple):
     role: Any
     index: Any
     signs: Any
-    inverse_C: Any
     diagonal: Any
     intercept: Any
 

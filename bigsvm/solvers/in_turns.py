@@ -173,7 +173,7 @@ class BlockInTurns:
             gradients = self._problem.gradients(group, served)
             for k, request in group.items():
                 gradient = gradients[k].copy() if request.from_scratch else gradients[k]
-                if self._schedules[k].commit_block(away.pop(k), gradient):
+                if self._schedules[k].commit_block(away.pop(k), request, gradient):
                     states.closed.add(k)
             states.passes += 1
         waiting.clear()
