@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 from typing import NoReturn
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.terminal.unheard import going_on_unheard
 
 WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)

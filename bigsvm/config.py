@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from bigsvm.core.yaml_dialect import to_yaml
 from bigsvm.preparation.options import PrepareOptions
 from bigsvm.solvers import HOT_SET, TOLERANCE
 from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.stores.addresses import is_address, refuse_credentials
 from bigsvm.tuning.options import TuneOptions
-from bigsvm.yaml_dialect import to_yaml
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)"
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from bigsvm.config import ClusterConfig, Config, Section
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.yaml_dialect import parse_yaml, read_yaml
 from bigsvm.stores.addresses import is_address
-from bigsvm.yaml_dialect import parse_yaml, read_yaml
 
 
 def load_config(path: Path, settings: Sequence[str] = ()) -> Config:

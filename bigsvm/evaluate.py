@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bigsvm import cli
-from bigsvm.errors import TrainerGone, UserError
+from bigsvm.core.errors import TrainerGone, UserError
+from bigsvm.core.yaml_dialect import read_yaml
 from bigsvm.models.evaluation import (
     HEADING,
     Confusion,
@@ -20,7 +21,6 @@ from bigsvm.models.evaluation import (
     write_csv,
 )
 from bigsvm.terminal.progress import Progress, shown_progress, silent
-from bigsvm.yaml_dialect import read_yaml
 
 if TYPE_CHECKING:
     from bigsvm.models.scoring import Spec

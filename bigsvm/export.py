@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bigsvm import cli
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.files.durable import written_whole
 
 EXAMPLES = """examples:

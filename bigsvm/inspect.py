@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bigsvm import cli
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 
 Facts = dict[str, Any]
 

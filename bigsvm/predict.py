@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm import cli
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import Classes
 from bigsvm.prediction.inputs import Source, is_store, open_source
 from bigsvm.prediction.outputs import check_output, open_predictions
-from bigsvm.preparation.labels import Classes
 from bigsvm.prepare import cleaning_up_when_terminated, options_from
 from bigsvm.readers import FORMATS, ReadOptions
 from bigsvm.stores.addresses import is_address, path_or_address

@@ -14,7 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm import cli
-from bigsvm.errors import DISK_FULL, UserError
+from bigsvm.core.errors import DISK_FULL, UserError
+from bigsvm.core.labels import Classes
+from bigsvm.core.scaling import KINDS, Scaling, ScalingFit
 from bigsvm.files.hidden_folder import hidden_folder
 from bigsvm.preparation.inputs import (
     SYNTHETIC,
@@ -23,10 +25,8 @@ from bigsvm.preparation.inputs import (
     open_inputs,
     with_source_defaults,
 )
-from bigsvm.preparation.labels import Classes
 from bigsvm.preparation.options import PrepareOptions, checked_options
 from bigsvm.preparation.parts import Parts
-from bigsvm.preparation.scaling import KINDS, Scaling, ScalingFit
 from bigsvm.preparation.source_files import digests_of, files_of
 from bigsvm.preparation.sources import SOURCES
 from bigsvm.preparation.spill import Spill

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bigsvm import cli
-from bigsvm.errors import ClusterLost, UserError
+from bigsvm.core.errors import ClusterLost, UserError
 from bigsvm.training.interruption import Interruption
 
 if TYPE_CHECKING:
@@ -78,10 +78,10 @@ def train(
 ) -> str:
     """Train as configured in the run directory `path`; return the status."""
     from bigsvm.cluster.start import connected
+    from bigsvm.core.labels import sums_of
     from bigsvm.models.model import load_model
     from bigsvm.models.scoring import accuracy, open_test_set
     from bigsvm.preparation.data_sets import as_spec, located
-    from bigsvm.preparation.labels import sums_of
     from bigsvm.stores.fingerprint import verified_fingerprint
     from bigsvm.stores.store import open_dataset
     from bigsvm.terminal.display import TimeLeft, shown

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigsvm import cli
-from bigsvm.errors import ClusterLost
+from bigsvm.core.errors import ClusterLost
 from bigsvm.training.interruption import Interruption
 from bigsvm.training.run_dir import RunDir
 
@@ -150,9 +150,9 @@ def _in_threads(
 ) -> "Source":
     import numpy as np
 
+    from bigsvm.core.threads import available_threads
     from bigsvm.kernels import warm_up
     from bigsvm.solvers.whole_matrix import solve
-    from bigsvm.threads import available_threads
     from bigsvm.tuning.local import validate_locally
     from bigsvm.tuning.set_up import matrices_that_fit
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from campaign_clusters import Cluster, LocalWorkers
 from campaign_nursery import Born, Nursery
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.files.sealed import read_sealed
 
 MOST_SECONDS = 500  # for a training of a few: longer is a hang

@@ -17,11 +17,11 @@ from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
 from bigsvm.backends.in_memory import InMemoryBackend
+from bigsvm.core.labels import signs_of
 from bigsvm.estimator.fit import FitOptions, fit_signs
 from bigsvm.estimator.fit_classes import fit_classes
 from bigsvm.files.sealed import InPieces
 from bigsvm.kernels import Kernel, block_of, products
-from bigsvm.preparation.labels import signs_of
 from bigsvm.solvers.stop_rule import StopRule
 
 

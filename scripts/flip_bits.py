@@ -22,7 +22,7 @@ from typing import Any
 REPOSITORY = Path(__file__).parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
-from bigsvm.errors import UserError  # noqa: E402
+from bigsvm.core.errors import UserError  # noqa: E402
 from bigsvm.models.model import load_model  # noqa: E402
 from bigsvm.preparation.data_sets import has_test  # noqa: E402
 from bigsvm.stores.fingerprint import verified_fingerprint  # noqa: E402

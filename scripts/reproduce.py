@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 from bigsvm import cli  # noqa: E402
-from bigsvm.errors import UserError  # noqa: E402
+from bigsvm.core.errors import UserError  # noqa: E402
 
 # In the order of the page. One that needs another's results computes them.
 EXPERIMENTS = {

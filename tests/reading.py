@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bigsvm.readers as readers
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.readers import ReadOptions, open_reader
 
 

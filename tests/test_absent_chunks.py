@@ -10,7 +10,7 @@ from small_run import make_store
 from small_stores import write
 
 from bigsvm import BigSVC, cli
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import open_dataset
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from trainings import Train, everything, one_line
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.files.sealed import read_sealed, write_sealed
 from bigsvm.solvers.state import State
 from bigsvm.training.checkpoint import Checkpoints

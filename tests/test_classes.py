@@ -11,10 +11,10 @@ from problems import Rows, kernel_matrix
 
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
+from bigsvm.core.labels import signs_of
 from bigsvm.estimator.fit import FitOptions, fit_signs
 from bigsvm.estimator.fit_classes import fit_classes
 from bigsvm.kernels import Kernel
-from bigsvm.preparation.labels import signs_of
 from bigsvm.solvers import in_turns
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.class_states import ClassStates

@@ -17,7 +17,7 @@ from trainings import environment
 from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, ZstdCodec
 from zarr.codecs import numcodecs as wrapped
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.stores import allowed
 from bigsvm.stores.store import open_dataset
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from trainings import REPOSITORY
 
-from bigsvm import compiled
+from bigsvm.core import compiled
 from bigsvm.stores.checksum import _add, checksum
 
 # What each of them imports once it is at work.
@@ -152,7 +152,7 @@ def test_functions_of_others_are_cached_as_before() -> None:
 
 
 def test_no_home_and_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bigsvm.errors import UserError
+    from bigsvm.core.errors import UserError
     from bigsvm.preparation.sources import cache_folder
 
     monkeypatch.delenv("BIGSVM_CACHE", raising=False)

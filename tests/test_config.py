@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bigsvm.config import Config
 from bigsvm.config_file import load_config
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.solvers import TOLERANCE
 from bigsvm.solvers.stop_rule import StopRule
 

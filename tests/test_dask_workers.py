@@ -22,7 +22,7 @@ from bigsvm.backends.local import LocalBackend
 from bigsvm.cluster import start as cluster_start
 from bigsvm.cluster.start import connected
 from bigsvm.config import ClusterConfig
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.kernels import Kernel
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import open_dataset
@@ -51,8 +51,8 @@ def store(
 
 def another_version(folder: Path) -> None:
     shutil.copytree(REPOSITORY / "bigsvm", folder / "bigsvm")
-    init = folder / "bigsvm" / "__init__.py"
-    init.write_text(init.read_text().replace('__version__ = "', '__version__ = "9.'))
+    version = folder / "bigsvm" / "core" / "version.py"
+    version.write_text(version.read_text().replace('__version__ = "', '__version__ = "9.'))
 
 
 def another_numpy(folder: Path) -> None:

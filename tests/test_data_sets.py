@@ -11,7 +11,7 @@ from trainings import wait_until
 
 from bigsvm import cli
 from bigsvm.config import DataConfig
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.preparation.data_sets import located
 from bigsvm.prepare import main
 from bigsvm.stores.store import open_dataset

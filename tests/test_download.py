@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.preparation import download as module
 from bigsvm.preparation.download import download
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from small_stores import write
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.files.durable import open_no_symlink, sweep, written_whole
 from bigsvm.stores.store import open_dataset
 from bigsvm.training.run_dir import RunDir

@@ -30,7 +30,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from trainings import HANGS, environment
 
 from bigsvm import BigSVC
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.export import export
 from bigsvm.models.model import load_model
 

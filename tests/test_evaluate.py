@@ -13,7 +13,7 @@ import small_run
 from small_run import add_snapshot, make_model, make_run, make_store, write_config, write_summary
 from trainings import HANGS
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.evaluate import Run, main
 from bigsvm.kernels import block_of
 from bigsvm.models import evaluation

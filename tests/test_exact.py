@@ -16,14 +16,14 @@ from problems import (
 )
 
 from bigsvm.backends.local import LocalBackend
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.threads import available_threads, threads
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.nodes import WORTH_THREADS
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT
-from bigsvm.threads import available_threads, threads
 
 RBF = Kernel("rbf", gamma=0.5)
 LINEAR = Kernel("linear")

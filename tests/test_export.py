@@ -12,11 +12,11 @@ import small_run
 from libsvm import svmutil
 from small_run import make_model, make_store
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.scaling import Scaling
 from bigsvm.export import export, main
 from bigsvm.models import onnx_graph
 from bigsvm.models.model import Model, load_model
-from bigsvm.preparation.scaling import Scaling
 
 KERNELS: dict[str, dict[str, Any]] = {
     "rbf": {"name": "rbf", "gamma": 0.7},

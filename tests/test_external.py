@@ -10,7 +10,7 @@ import pytest
 import zarr
 from small_run import run
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.stores.external import ALLOW
 from bigsvm.stores.store import open_dataset, part_for_testing
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from bigsvm import load_model
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.files.sealed import read_sealed, write_sealed
 from bigsvm.models import model
 from bigsvm.solvers.state import State

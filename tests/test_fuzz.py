@@ -24,10 +24,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bigsvm.config_file import load_config
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.scaling import Scaling
 from bigsvm.files.sealed import read_sealed, write_sealed
 from bigsvm.models.model import Model, load_model
-from bigsvm.preparation.scaling import Scaling
 from bigsvm.readers import ReadOptions, open_reader
 
 MOST_SECONDS = 60  # a file of a kilobyte takes milliseconds: this is for a machine that is busy

@@ -11,7 +11,7 @@ import small_run
 from small_run import make_model, make_store
 from trainings import summary
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.inspect import main
 from bigsvm.models.model import load_model
 from bigsvm.training.run_dir import RunDir

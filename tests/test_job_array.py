@@ -12,7 +12,7 @@ import pytest
 from trainings import HANGS, environment, summary
 
 from bigsvm.config import DataConfig
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.files.hidden_folder import hidden_folder
 from bigsvm.preparation.data_sets import located
 from bigsvm.preparation.options import PrepareOptions

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from problems import kernel_matrix
 
+from bigsvm.core.threads import threads
 from bigsvm.kernels import Kernel, block_of, columns, products
-from bigsvm.threads import threads
 
 KERNELS = [
     Kernel("rbf", gamma=0.05),

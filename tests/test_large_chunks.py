@@ -11,7 +11,7 @@ import zarr
 from small_run import run
 from trainings import summary
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.readers import ReadOptions, parquet
 from bigsvm.readers.parquet import ParquetReader
 from bigsvm.stores.store import open_dataset

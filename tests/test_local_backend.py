@@ -16,7 +16,7 @@ from zarr.codecs import BytesCodec
 
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.kernels import LANES, Kernel
 from bigsvm.stores.plain_rows import PlainRows
 from bigsvm.stores.store import Dataset, open_dataset

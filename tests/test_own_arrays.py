@@ -11,7 +11,7 @@ import zarr
 from small_stores import own_arrays, write
 
 from bigsvm import cli
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.stores.fingerprint import fingerprint
 from bigsvm.stores.rows import CHUNK_BYTES
 from bigsvm.stores.store import open_dataset

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.readers import ReadOptions, open_reader

@@ -16,7 +16,7 @@ import zarr
 from small_run import make_model, make_store
 from trainings import HANGS, wait_until
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.models.model import Model, load_model
 from bigsvm.predict import main
 from bigsvm.predict import predict as bigsvm_predict

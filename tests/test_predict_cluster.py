@@ -14,7 +14,7 @@ from test_dask_workers import another_version
 from trainings import HANGS
 
 from bigsvm.config import ClusterConfig
-from bigsvm.errors import ClusterLost
+from bigsvm.core.errors import ClusterLost
 from bigsvm.predict import predict
 from bigsvm.prediction import cluster as predict_cluster
 

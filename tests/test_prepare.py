@@ -11,7 +11,7 @@ import zarr
 from trainings import wait_until
 
 from bigsvm import cli
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.preparation.options import PrepareOptions, checked_options
 from bigsvm.preparation.split import TestChoice
 from bigsvm.prepare import main, prepare

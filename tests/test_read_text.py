@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reading import read, refusal, write
 
 import bigsvm.readers as readers
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.readers import ReadOptions, decompress, open_reader
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

@@ -11,7 +11,7 @@ from small_run import make_store
 from trainings import HANGS, command, environment, final, one_line, summary
 
 from bigsvm.config_file import load_config
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.stores.addresses import refuse_credentials
 from bigsvm.stores.fingerprint import fingerprint
 from bigsvm.stores.store import open_dataset

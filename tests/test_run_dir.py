@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.training.run_dir import RunDir
 
 OURS = ("config.yaml", "metrics.jsonl", "model.safetensors", "summary.json", "evaluation.csv")

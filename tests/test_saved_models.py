@@ -11,7 +11,7 @@ from small_run import make_store
 
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.kernels import Kernel
 from bigsvm.models.model import Model, load_model
 from bigsvm.preparation.options import PrepareOptions

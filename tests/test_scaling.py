@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from bigsvm.errors import UserError
-from bigsvm.preparation.scaling import Scaling, ScalingFit
+from bigsvm.core.errors import UserError
+from bigsvm.core.scaling import Scaling, ScalingFit
 
 
 def fit(X: np.ndarray, kind: str, clip: float | None = None, batch: int = 64) -> Scaling:

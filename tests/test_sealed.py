@@ -12,7 +12,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.files.sealed import _checksum, read_sealed, write_sealed
 from bigsvm.models.model import FORMAT, load_model
 

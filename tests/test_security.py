@@ -16,7 +16,7 @@ import pytest
 import yaml
 from trainings import REPOSITORY
 
-from bigsvm import yaml_dialect
+from bigsvm.core import yaml_dialect
 from bigsvm.preparation.sources import SOURCES
 
 MODULES = sorted((REPOSITORY / "bigsvm").rglob("*.py"))

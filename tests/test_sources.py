@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.preparation import download as download_module
 from bigsvm.preparation import sources
 from bigsvm.preparation.sources import SOURCES, SourceFile, find_or_download, locate

@@ -9,7 +9,7 @@ import pytest
 from small_run import run
 from small_stores import FORMATS, some_rows, write
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.stores.store import open_dataset
 from bigsvm.stores.writer import About, StoreWriter
 

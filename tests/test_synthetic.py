@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 import bigsvm.readers as readers
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.preparation.synthetic import synthetic_reader
 
 

@@ -10,7 +10,7 @@ import pytest
 import zarr
 
 from bigsvm import BigSVC, cli, load_model
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.inspect import inspect
 from bigsvm.predict import main as predict
 from bigsvm.preparation.options import PrepareOptions

@@ -19,7 +19,7 @@ from trainings import (
 )
 
 from bigsvm import load_model
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.kernels import block_of
 from bigsvm.models.scoring import Scorer
 from bigsvm.stores.store import open_dataset

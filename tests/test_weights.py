@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from problems import Rows, absolute, kernel_matrix, named, random_problem, reference
 
 from bigsvm.backends.local import LocalBackend
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns

@@ -18,7 +18,7 @@ from bigsvm.backends.local import LocalBackend
 from bigsvm.backends.sums import as_columns, weights_of
 from bigsvm.backends.worker import Stretch
 from bigsvm.cluster.workers import Cluster
-from bigsvm.errors import ClusterLost
+from bigsvm.core.errors import ClusterLost
 from bigsvm.files.sealed import InPieces
 from bigsvm.kernels import LANES, Kernel
 from bigsvm.stores.store import Dataset

@@ -9,11 +9,11 @@ import numpy as np
 from bigsvm import kernels
 from bigsvm.backends.kernel_values import KernelValues
 from bigsvm.backends.sums import add_sums, as_columns
+from bigsvm.core.threads import available_threads, threads
 from bigsvm.files.sealed import InPieces
 from bigsvm.kernels import LANES, Block, Kernel, block_of
 from bigsvm.stores.prefetch import prefetched
 from bigsvm.stores.store import Dataset
-from bigsvm.threads import available_threads, threads
 
 
 class LocalBackend:

@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-import bigsvm
 from bigsvm.backends.local import LocalBackend
 from bigsvm.backends.sums import as_columns
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.threads import available_threads
+from bigsvm.core.version import ARITHMETIC, __version__
 from bigsvm.kernels import Kernel, warm_up
-from bigsvm.solvers import ARITHMETIC
 from bigsvm.stores.store import Dataset, open_dataset
-from bigsvm.threads import available_threads
 from bigsvm.training.memory import plan_memory
 
 
@@ -156,7 +155,7 @@ def software() -> dict[str, Any]:
     import numba
 
     return {
-        "bigsvm": bigsvm.__version__,
+        "bigsvm": __version__,
         "arithmetic": ARITHMETIC,
         "numpy": np.__version__,
         "numba": numba.__version__,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bigsvm.cluster.workers import POLL_SECONDS, Cluster
 from bigsvm.config import ClusterConfig
-from bigsvm.errors import ClusterLost, UserError
+from bigsvm.core.errors import ClusterLost, UserError
 from bigsvm.stores.place import one_line
 from bigsvm.terminal.display import as_time
 

@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigsvm.cluster.heartbeats import Heartbeats
-from bigsvm.errors import ClusterLost, UserError
+from bigsvm.core.errors import ClusterLost, UserError
 from bigsvm.stores.place import one_line
 from bigsvm.terminal.display import as_time
 

@@ -310,8 +310,8 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         Model
             With the scaling of the store that it was trained on, so that it takes raw rows.
         """
+        from bigsvm.core.labels import plain
         from bigsvm.models.model import Model
-        from bigsvm.preparation.labels import plain
 
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)

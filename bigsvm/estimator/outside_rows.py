@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import Classes, codes_of
 from bigsvm.estimator.dense import Spread
-from bigsvm.preparation.labels import Classes, codes_of
 from bigsvm.stores.addresses import path_or_address
 from bigsvm.stores.fingerprint import begin_fingerprint, check_written, checked_rows
 from bigsvm.stores.place import Place, one_line

@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 from bigsvm.backends import Backend
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import as_array, plain
 from bigsvm.estimator.dense import Spread, dense_rows
 from bigsvm.estimator.fit import FitOptions
 from bigsvm.estimator.outside_rows import (
@@ -24,7 +25,6 @@ from bigsvm.estimator.outside_rows import (
     places_of,
 )
 from bigsvm.models.scoring import effective
-from bigsvm.preparation.labels import as_array, plain
 from bigsvm.stores.prefetch import prefetched
 from bigsvm.stores.store import Dataset
 from bigsvm.training.memory import plan_memory

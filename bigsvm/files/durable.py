@@ -10,7 +10,7 @@ from glob import escape
 from pathlib import Path
 from typing import IO, Any
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 
 REPLACED = "replaced"
 _NOT_SUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bigsvm.errors import DISK_FULL, BeingWritten, UserError
+from bigsvm.core.errors import DISK_FULL, BeingWritten, UserError
 from bigsvm.files.durable import REPLACED
 
 UNFINISHED = "partial"  # the purpose of the folder that something whole comes from

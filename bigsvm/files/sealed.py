@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.files.durable import written_whole
 
 _DTYPES = {"float64": "F64", "float32": "F32", "int64": "I64", "int8": "I8"}

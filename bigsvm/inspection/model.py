@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from bigsvm.core.scaling import Scaling
 from bigsvm.models.model import Model, load_model
-from bigsvm.preparation.scaling import Scaling
 
 
 def model_facts(path: Path) -> dict[str, Any]:

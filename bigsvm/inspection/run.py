@@ -6,9 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.yaml_dialect import read_yaml
 from bigsvm.training.run_dir import RunDir
-from bigsvm.yaml_dialect import read_yaml
 
 _NUMBERED = {"snapshots": "model-*.safetensors", "checkpoints": "checkpoint-*.safetensors"}
 

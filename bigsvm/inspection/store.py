@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from bigsvm.core.labels import codes_of
 from bigsvm.inspection.model import scaling_facts
-from bigsvm.preparation.labels import codes_of
 from bigsvm.stores.place import Place, damage_named, one_line, open_place
 from bigsvm.stores.store import WEIGHT, Dataset, open_dataset
 

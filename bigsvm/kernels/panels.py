@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 from numba import get_num_threads, prange
 
-from bigsvm.compiled import njit
+from bigsvm.core.compiled import njit
 from bigsvm.files.sealed import InPieces
 from bigsvm.kernels.tiles import (
     LANES,

@@ -18,7 +18,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from bigsvm.compiled import njit
+from bigsvm.core.compiled import njit
 from bigsvm.kernels.tiles import (
     LANES,
     PACK,

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numba import prange
 
-from bigsvm.compiled import njit
+from bigsvm.core.compiled import njit
 from bigsvm.kernels import NAMES, Kernel
 
 # exp(-t) is computed for t up to this and stays the same beyond: 2^-126, the least normal float32.

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import Classes
 from bigsvm.files.durable import written_whole
 from bigsvm.models.scores import Scores, scores_of, scores_of_classes
-from bigsvm.preparation.labels import Classes
 from bigsvm.terminal.progress import Progress, silent
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import Classes, codes_of
 from bigsvm.files.durable import written_whole
 from bigsvm.kernels import Kernel
 from bigsvm.models.double_precision import as_computed
-from bigsvm.preparation.labels import Classes, codes_of
 
 if TYPE_CHECKING:
     from bigsvm.models.model import Model

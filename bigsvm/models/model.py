@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import as_array, check_label, classes_from_json, classes_to_json
+from bigsvm.core.scaling import Scaling
 from bigsvm.files.sealed import InPieces, read_sealed, write_sealed
-from bigsvm.preparation.labels import as_array, check_label, classes_from_json, classes_to_json
-from bigsvm.preparation.scaling import Scaling
 
 FORMAT = "bigsvm model 1"
 WITH_INTERCEPT = "bigsvm model 2"  # another name: those who know no intercept must not read it

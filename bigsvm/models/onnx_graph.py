@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import as_array
+from bigsvm.core.scaling import Scaling
+from bigsvm.core.version import __version__
 from bigsvm.kernels import Kernel
 from bigsvm.models.double_precision import LARGEST_EXPONENT, as_computed
-from bigsvm.preparation.labels import as_array
-from bigsvm.preparation.scaling import Scaling
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -69,7 +70,7 @@ def onnx_model(model: Model) -> ModelProto:
     for name, values in (_constants(kernel, model) | {"classes": labels}).items():
         if name in used:
             made.graph.initializer.append(_tensor(name, values))
-    made.producer_name, made.producer_version = "bigsvm", _version()
+    made.producer_name, made.producer_version = "bigsvm", __version__
     made.doc_string = (
         f"Sparse kernel SVM, {model.n_support} support vectors. Takes raw rows: the scaling is "
         "inside. "
@@ -291,9 +292,3 @@ def _metadata(model: Model) -> dict[str, str]:
         for key, value in facts.items()
         if value is not None
     }
-
-
-def _version() -> str:
-    from bigsvm import __version__
-
-    return __version__

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import Classes, codes_of
+from bigsvm.core.scaling import Scaling
 from bigsvm.kernels import Block, Kernel, block_of, products
 from bigsvm.models.model import Model, not_in_float32
-from bigsvm.preparation.labels import Classes, codes_of
-from bigsvm.preparation.scaling import Scaling
 from bigsvm.readers.named_columns import refuse_other_names
 from bigsvm.stores.fingerprint import begin_fingerprint, check_written
 from bigsvm.stores.prefetch import prefetched

@@ -14,9 +14,9 @@ import numpy as np
 
 from bigsvm.backends.worker import other_software, software
 from bigsvm.cluster.workers import Cluster, Sent
+from bigsvm.core.scaling import Scaling
 from bigsvm.models.scoring import Decided, Piece, Scorer, ready, refuse_infinite
 from bigsvm.prediction import worker as predict_worker
-from bigsvm.preparation.scaling import Scaling
 from bigsvm.stores.prefetch import prefetched
 
 CALL_BYTES = 4 * 2**20  # of rows, for one task

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bigsvm.errors import UserError
-from bigsvm.preparation.labels import to_codes
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import to_codes
 from bigsvm.readers import Reader, ReadOptions
 from bigsvm.stores.addresses import is_address
 

@@ -9,10 +9,10 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import Classes
 from bigsvm.files.durable import publish_folder, sweep, written_whole
 from bigsvm.files.hidden_folder import UNFINISHED, bring_back_replaced, hidden_folder
-from bigsvm.preparation.labels import Classes
 
 ROW_GROUP = 2**20  # decision values: Parquet and Zarr in small pieces are slow to read
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from bigsvm.backends.worker import UnfitWorker, one_at_a_time, software
+from bigsvm.core.threads import available_threads, threads
 from bigsvm.kernels import block_of
 from bigsvm.models.scoring import Scorer
-from bigsvm.threads import available_threads, threads
 
 _kept: tuple[str, Scorer] | None = None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bigsvm.config import ArraysConfig, DataConfig
-from bigsvm.errors import BeingWritten, UserError
+from bigsvm.core.errors import BeingWritten, UserError
 from bigsvm.preparation.options import PrepareOptions
 from bigsvm.stores.addresses import is_address
 from bigsvm.terminal.progress import Progress, silent

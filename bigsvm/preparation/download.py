@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from bigsvm.errors import DISK_FULL, BeingWritten, UserError
+from bigsvm.core.errors import DISK_FULL, BeingWritten, UserError
 from bigsvm.files.durable import fsync, open_no_symlink
 
 Progress = Callable[[int, int | None], None]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.preparation.options import PrepareOptions
 from bigsvm.preparation.source_files import SYNTHETIC
 from bigsvm.preparation.sources import SOURCES

@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from bigsvm.errors import UserError
-from bigsvm.preparation.labels import Label
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import Label
 from bigsvm.readers import Format, ReadOptions
 
 

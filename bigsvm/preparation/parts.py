@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from bigsvm.errors import UserError
-from bigsvm.preparation.labels import Classes, Label, choose_classes, codes_of, seen, to_codes
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import Classes, Label, choose_classes, codes_of, seen, to_codes
 from bigsvm.preparation.spill import Spill
 from bigsvm.preparation.split import TestChoice
 

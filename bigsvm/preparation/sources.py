@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bigsvm.errors import BeingWritten, UserError
+from bigsvm.core.errors import BeingWritten, UserError
 from bigsvm.preparation.download import download
 from bigsvm.readers import Format
 

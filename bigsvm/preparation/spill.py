@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsvm.errors import UserError
-from bigsvm.preparation.labels import Label, distinct
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import Label, distinct
 from bigsvm.readers import Batch
 from bigsvm.stores.rows import CHUNK_BYTES, rows_of_about
 

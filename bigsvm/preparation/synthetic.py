@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.readers import MAX_FEATURES, Batch, Reader, batch_rows
 
 # Rows are drawn in blocks of this size, each from its own seed: they do not depend on how many are

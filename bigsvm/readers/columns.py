@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.readers import ReadOptions
 from bigsvm.readers.wording import listed, shown
 

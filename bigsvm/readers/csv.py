@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions
 from bigsvm.readers.columns import check_features, column_position, is_position
 from bigsvm.readers.decompress import line_blocks

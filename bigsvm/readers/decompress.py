@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.readers.wording import listed, reason
 from bigsvm.readers.xz import XzStream
 

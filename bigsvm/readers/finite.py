@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsvm.errors import UserError
-from bigsvm.preparation.labels import text_of
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import text_of
 from bigsvm.readers.wording import shown
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsvm.compiled import njit
-from bigsvm.errors import UserError
+from bigsvm.core.compiled import njit
+from bigsvm.core.errors import UserError
 from bigsvm.readers.number import EXACT, LARGEST_EXACT, as_number
 from bigsvm.readers.wording import shown
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsvm.compiled import njit
-from bigsvm.errors import UserError
+from bigsvm.core.compiled import njit
+from bigsvm.core.errors import UserError
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions
 from bigsvm.readers.decompress import line_blocks
 from bigsvm.readers.number import NOT_A_NUMBER, UNSURE, parse_number

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions
 from bigsvm.readers.columns import check_features
 from bigsvm.readers.recognise import SAMPLE_BYTES, first_lines

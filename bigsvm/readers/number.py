@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from bigsvm.compiled import njit
+from bigsvm.core.compiled import njit
 
 EXACT, UNSURE, NOT_A_NUMBER = 0, 1, 2
 PLUS, MINUS, POINT, SMALL_E, LARGE_E = b"+-.eE"

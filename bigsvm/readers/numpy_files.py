@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 from numpy.lib import format as npy_format
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions, batch_rows
 from bigsvm.readers.columns import check_features, column_position
 from bigsvm.readers.decompress import DAMAGE, bounded, read_some

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions, batch_rows
 from bigsvm.readers.columns import check_features, column_position
 from bigsvm.readers.finite import clean_labels, finite_rows

@@ -4,7 +4,7 @@ import re
 import zipfile
 from pathlib import Path
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.readers import Format, ReadOptions
 from bigsvm.readers.decompress import (
     BYTE_ORDER_MARK,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bigsvm.compiled import njit
+from bigsvm.core.compiled import njit
 from bigsvm.readers.number import NOT_A_NUMBER, UNSURE, parse_number
 from bigsvm.readers.text_rows import (
     BAD_NUMBER,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.readers import Batch, batch_rows
 from bigsvm.readers.decompress import NEWLINE, line_blocks
 from bigsvm.readers.labels import LabelDecoder

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.readers import Batch, ReadOptions, open_reader
 from bigsvm.readers.columns import check_features, column_position
 from bigsvm.readers.text_rows import NO_LABEL_COLUMN

@@ -4,7 +4,7 @@ import io
 import lzma
 from typing import IO
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 
 PIECE = 2**16
 # `xz -9` needs 65 MiB. A file can ask for 4 GiB, whatever its size.

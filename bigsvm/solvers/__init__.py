@@ -1,7 +1,5 @@
 """Frank-Wolfe methods for the dual of the L2-SVM, and the schedules that carry them out."""
 
-# Bump when results change bitwise: older checkpoints are then rejected.
-ARITHMETIC = 5
 # The default of `solver.tolerance` and of BigSVC's `tol`: the gap, as a share of the margin a'Qa.
 TOLERANCE = 0.01
 # `schedule: auto` is block; but under the paper's stop rule, so that small experiments have the

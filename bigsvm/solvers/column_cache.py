@@ -3,7 +3,7 @@
 import numpy as np
 
 from bigsvm.backends import Backend
-from bigsvm.compiled import njit
+from bigsvm.core.compiled import njit
 from bigsvm.kernels.tiles import PACK
 from bigsvm.solvers.guesses import insert, likely
 

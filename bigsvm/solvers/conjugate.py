@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigsvm.compiled import njit
+from bigsvm.core.compiled import njit
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, WORKING
 from bigsvm.solvers.sweeps import (
     BLOCK,

@@ -6,13 +6,13 @@ from copy import copy
 import numpy as np
 from numba import get_num_threads
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.threads import threads
 from bigsvm.solvers.column_cache import ColumnCache
 from bigsvm.solvers.nodes import find_nodes
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import State
 from bigsvm.solvers.steps import CLOSED, JOINED_NONE, MISSING, OVERFLOWED, steps
-from bigsvm.threads import threads
 
 # So many steps in one compiled call, a few milliseconds: nobody waits longer for an answer.
 _BURST = 256

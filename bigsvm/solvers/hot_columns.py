@@ -4,7 +4,7 @@ import numpy as np
 
 from bigsvm.backends import Backend
 from bigsvm.backends.gathered import Gathered
-from bigsvm.compiled import njit
+from bigsvm.core.compiled import njit
 from bigsvm.kernels import LANES, Kernel, block_of, columns
 from bigsvm.solvers.column_cache import EMPTY, ColumnCache
 from bigsvm.solvers.conjugate import Columns

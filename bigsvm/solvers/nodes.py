@@ -7,7 +7,7 @@ from llvmlite import ir
 from numba import prange, types
 from numba.extending import intrinsic
 
-from bigsvm.compiled import njit
+from bigsvm.core.compiled import njit
 from bigsvm.kernels.tiles import everywhere
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsvm.backends import Backend
 from bigsvm.backends.gathered import Gathered
-from bigsvm.preparation.labels import signs_of
+from bigsvm.core.labels import signs_of
 from bigsvm.solvers.block_solve import GradientRequest
 from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.problem import ROWS, Problem, Verified, column_of

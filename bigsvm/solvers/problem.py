@@ -8,7 +8,7 @@ import numpy as np
 
 from bigsvm.backends import Backend
 from bigsvm.backends.gathered import Gathered
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.files.sealed import InPieces
 from bigsvm.solvers.nodes import gap_and_joining
 from bigsvm.solvers.state import (

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bigsvm.compiled import njit
+from bigsvm.core.compiled import njit
 
 # Not in the sample that the block schedule is working on; takes no part (weight 0, or held out of
 # training); outside the working set; inside it; inside with alpha > 0. Idle and excluded patterns

@@ -9,7 +9,7 @@ puts 1/2 on each, the decision is 0 everywhere, and by the paper's rule nothing 
 
 import numpy as np
 
-from bigsvm.compiled import njit
+from bigsvm.core.compiled import njit
 from bigsvm.solvers.nodes import three_of_q, update_gradient
 from bigsvm.solvers.state import SUPPORT, WORKING, quad_form
 

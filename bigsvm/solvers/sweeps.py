@@ -6,7 +6,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from bigsvm.compiled import njit
+from bigsvm.core.compiled import njit
 from bigsvm.kernels.simd import WIDTH, Vectors, each_vector
 from bigsvm.solvers.state import IDLE, SUPPORT
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bigsvm.compiled import njit
+from bigsvm.core.compiled import njit
 from bigsvm.kernels import Kernel, block_of, columns
 from bigsvm.solvers.nodes import find_nodes, gap_and_joining
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, WORKING, quad_form

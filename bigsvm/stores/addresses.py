@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 
 # On Azure it is the container that stands before the @.
 _CONTAINER_AT_ACCOUNT = ("abfs", "abfss", "wasb", "wasbs")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 
 NUMBERS = "biuf"
 TEXT = "SUOT"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bigsvm.compiled import njit
+from bigsvm.core.compiled import njit
 
 
 class Checksum:

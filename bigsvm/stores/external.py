@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 
 ALLOW = "BIGSVM_ALLOW_EXTERNAL"
 _MOST_LINKS = 100  # along one path; HDF5 itself follows fewer

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.stores.prefetch import prefetched
 from bigsvm.stores.store import Dataset
 

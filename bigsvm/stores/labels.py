@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.errors import UserError
-from bigsvm.preparation.labels import (
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import (
     Classes,
     Label,
     choose_classes,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bigsvm.errors import Unreachable, UserError
-from bigsvm.preparation.labels import REST_IS_A_LABEL
+from bigsvm.core.errors import Unreachable, UserError
+from bigsvm.core.labels import REST_IS_A_LABEL
 from bigsvm.stores.addresses import is_address, plain_path
 from bigsvm.stores.allowed import check_codecs
 from bigsvm.stores.external import refuse_external_links, refuse_other_files, refuse_symlinks

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from zarr.storage import FsspecStore
 
-from bigsvm.errors import Unreachable, UserError
+from bigsvm.core.errors import Unreachable, UserError
 from bigsvm.stores.addresses import refuse_credentials
 
 # Tries of one request, on top of those botocore makes by itself (AWS_MAX_ATTEMPTS of them). Where

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.stores.packed_chunks import packed_chunks_of
 from bigsvm.stores.place import damage_named
 from bigsvm.stores.plain_rows import plain_rows_of

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.errors import UserError
-from bigsvm.preparation.labels import Classes
-from bigsvm.preparation.scaling import Scaling
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import Classes
+from bigsvm.core.scaling import Scaling
 from bigsvm.stores.absent_chunks import absent_chunks
 from bigsvm.stores.allowed import NUMBERS, is_text
 from bigsvm.stores.labels import StoredLabels, stored_classes

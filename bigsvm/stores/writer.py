@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import Classes, classes_to_json, codes_of
+from bigsvm.core.scaling import Scaling
 from bigsvm.files.durable import publish_folder
 from bigsvm.files.hidden_folder import UNFINISHED, bring_back_replaced, hidden_folder
-from bigsvm.preparation.labels import Classes, classes_to_json, codes_of
-from bigsvm.preparation.scaling import Scaling
 from bigsvm.stores.fingerprint import begin_fingerprint
 from bigsvm.stores.labels import MANY_CLASSES, VERSION
 from bigsvm.stores.place import SEAL, seal

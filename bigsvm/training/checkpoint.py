@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.files.durable import sweep
 from bigsvm.files.sealed import read_sealed, write_sealed
 from bigsvm.solvers.class_states import ClassStates

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.solvers.column_cache import BATCH
 from bigsvm.solvers.problem import ROWS
 from bigsvm.stores.rows import CHUNK_BYTES

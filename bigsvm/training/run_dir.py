@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bigsvm.errors import DISK_FULL, UserError
+from bigsvm.core.errors import DISK_FULL, UserError
 from bigsvm.files.durable import open_no_symlink, sweep, written_whole
 
 SECONDS_OF_A_LOOK = 0.5

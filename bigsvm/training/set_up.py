@@ -12,11 +12,13 @@ from bigsvm.backends import Backend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.cluster.workers import Cluster
 from bigsvm.config import Config, SolverConfig
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import classes_to_json, sums_of
+from bigsvm.core.threads import available_threads
+from bigsvm.core.version import ARITHMETIC
 from bigsvm.kernels import Kernel, warm_up
 from bigsvm.preparation.data_sets import as_seen_from_anywhere, with_absolute_paths
-from bigsvm.preparation.labels import classes_to_json, sums_of
-from bigsvm.solvers import ARITHMETIC, EXACT_UP_TO
+from bigsvm.solvers import EXACT_UP_TO
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
@@ -27,7 +29,6 @@ from bigsvm.solvers.reweight import Reweighting
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset
 from bigsvm.terminal.display import Display
-from bigsvm.threads import available_threads
 from bigsvm.training.checkpoint import Checkpoints, refuse_other_roles
 from bigsvm.training.interruption import Interruption
 from bigsvm.training.loop import Schedule, Training

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from bigsvm.preparation.labels import Classes
+from bigsvm.core.labels import Classes
 from bigsvm.solvers.diagnosis import diagnose
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.terminal.display import Display

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.errors import UserError
-from bigsvm.preparation.labels import Classes, Label, same, seen
+from bigsvm.core.errors import UserError
+from bigsvm.core.labels import Classes, Label, same, seen
 
 if TYPE_CHECKING:
     from bigsvm.config import ModelConfig

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigsvm.config import normalized_C
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.solvers.whole_matrix import OVERFLOWED, solve

@@ -12,9 +12,9 @@ import numpy as np
 
 from bigsvm.backends import worker
 from bigsvm.cluster.workers import Cluster
+from bigsvm.core.threads import available_threads, threads
 from bigsvm.solvers.whole_matrix import kernel_matrix
 from bigsvm.stores.store import open_dataset
-from bigsvm.threads import available_threads, threads
 from bigsvm.tuning.cross_validation import Grid, Measures, Split, Unit, validate_fold
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 
 
 def stratified_folds(y: np.ndarray, folds: int, seed: int) -> np.ndarray:

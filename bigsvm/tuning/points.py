@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.files.sealed import read_sealed, write_sealed
 from bigsvm.training.checkpoint import refuse_another
 from bigsvm.tuning.cross_validation import MEASURED, Measures, Unit

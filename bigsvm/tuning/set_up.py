@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from bigsvm.config import Config
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
+from bigsvm.core.version import ARITHMETIC
 from bigsvm.kernels import Kernel
-from bigsvm.solvers import ARITHMETIC
 from bigsvm.solvers.nodes import WORTH_THREADS
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset

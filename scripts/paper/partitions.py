@@ -5,8 +5,8 @@ from functools import cache
 
 import numpy as np
 
-from bigsvm.preparation.labels import choose_classes, distinct, to_codes
-from bigsvm.preparation.scaling import ScalingFit
+from bigsvm.core.labels import choose_classes, distinct, to_codes
+from bigsvm.core.scaling import ScalingFit
 from bigsvm.preparation.sources import SOURCES, locate
 from bigsvm.readers import ReadOptions, open_reader
 from bigsvm.tuning.folds import stratified_folds, stratified_sample

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 from bigsvm.files.durable import sweep, written_whole
 
 Arguments = dict[str, Any]

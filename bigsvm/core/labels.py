@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 
 Label = str | int | float
 Classes = tuple[Label, ...]  # the original labels, in the order of their codes

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 
 # Some thousand lines. Parsing takes a second for every 40 KiB.
 LONGEST = 128 * 1024

@@ -20,7 +20,7 @@ from typing import Any
 from numba import config, njit
 from numba.core import caching, dispatcher
 
-from bigsvm.errors import UserError
+from bigsvm.core.errors import UserError
 
 __all__ = ["njit"]
 
@@ -29,7 +29,7 @@ if config.DISABLE_JIT:  # type: ignore[attr-defined]
         "NUMBA_DISABLE_JIT is set, and what computes kernels exists compiled only; unset it"
     )
 
-_PACKAGE = str(Path(__file__).parent) + os.sep
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 # Which of them are private by name has changed between versions of numba.
