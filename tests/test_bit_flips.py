@@ -1,15 +1,14 @@
-"""Damage is noticed: scripts/flip_bits.py with fewer flips than the 2,000 of its own."""
+"""Damage is noticed: scripts.reliability.bit_flips with fewer flips than the 2,000 of its own."""
 
 import subprocess
 import sys
 
-from trainings import REPOSITORY, environment
+from trainings import environment
 
 
 def test_a_flipped_bit_is_reported_or_without_effect() -> None:
-    script = REPOSITORY / "scripts" / "flip_bits.py"
     done = subprocess.run(
-        [sys.executable, script, "--flips", "60"],
+        [sys.executable, "-m", "scripts.reliability.bit_flips", "--flips", "60"],
         capture_output=True,
         text=True,
         env=environment(),

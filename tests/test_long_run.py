@@ -1,32 +1,20 @@
-"""scripts/long_run.py: seconds instead of an hour, and whether it would notice a leak."""
+"""scripts.reliability.long_run: seconds instead of an hour, and whether it would notice a leak."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
-from trainings import REPOSITORY, environment
+from trainings import environment
 
-SCRIPT = REPOSITORY / "scripts" / "long_run.py"
-
-
-@pytest.fixture(scope="module")
-def long_run() -> Any:
-    spec = importlib.util.spec_from_file_location("long_run", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["long_run"] = module
-    spec.loader.exec_module(module)
-    return module
+from scripts.reliability.long_run import verdicts
 
 
 def test_some_seconds_of_it(tmp_path: Path) -> None:
     picture = tmp_path / "picture.png"
     sizes = ("--rows", "30000", "--growth", "2")  # caches are filling still
-    command = [sys.executable, SCRIPT, "--minutes", "0.1", *sizes, "--picture", picture]
+    command = [sys.executable, "-m", "scripts.reliability.long_run", "--minutes", "0.1", *sizes]
+    command += ["--picture", str(picture)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stdout + done.stderr
     assert "30,000 x 50 rows" in done.stdout
@@ -43,12 +31,12 @@ def watched(memory: np.ndarray, files: np.ndarray) -> np.ndarray:
     return np.column_stack([seconds, memory, files, np.full(len(memory), 9.0)])
 
 
-def test_noise_is_no_growth_and_a_leak_is(long_run: Any) -> None:
+def test_noise_is_no_growth_and_a_leak_is() -> None:
     generator = np.random.default_rng(0)
     warm_up = np.minimum(np.arange(3600) / 600, 1.0)
     memory = 400 * warm_up + 20 * generator.random(3600)
     files = 12.0 + generator.integers(0, 3, 3600)
-    assert not long_run.verdicts(watched(memory, files), 0.02)[1]
+    assert not verdicts(watched(memory, files), 0.02)[1]
     leak = np.arange(3600) / 3600
-    assert long_run.verdicts(watched(memory + 16 * leak, files), 0.02)[1]
-    assert long_run.verdicts(watched(memory, files + np.floor(3 * leak)), 0.02)[1]
+    assert verdicts(watched(memory + 16 * leak, files), 0.02)[1]
+    assert verdicts(watched(memory, files + np.floor(3 * leak)), 0.02)[1]

@@ -10,15 +10,13 @@ import pytest
 from scipy import stats
 from trainings import HANGS, REPOSITORY, Train, environment, final
 
-sys.path.insert(0, str(REPOSITORY / "scripts"))
-
-from paper import by_columns
-from paper.initialization import overlaps, pooled
-from paper.partitions import Rows, partition
-from paper.published import cells
-from paper.report import Cell, difference
-from paper.significance import geometric_mean_percent, ranks, wilcoxon
-from paper.tuned import first_without_error, trained_each, validate
+from scripts.paper import by_columns
+from scripts.paper.initialization import overlaps, pooled
+from scripts.paper.partitions import Rows, partition
+from scripts.paper.published import cells
+from scripts.paper.report import Cell, difference
+from scripts.paper.significance import geometric_mean_percent, ranks, wilcoxon
+from scripts.paper.tuned import first_without_error, trained_each, validate
 
 SCRIPT = REPOSITORY / "scripts" / "reproduce.py"
 

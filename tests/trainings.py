@@ -15,10 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).parent.parent
-sys.path.insert(0, str(REPOSITORY / "scripts"))
-from campaign_nursery import Nursery  # noqa: E402
+from scripts.reliability.fork_server import ForkServer
 
+REPOSITORY = Path(__file__).parent.parent
 EVERY = 300  # iterations between snapshots
 ROWS = 3000
 TOLERANCE = 2e-4
@@ -44,8 +43,8 @@ def command(config: Path, run_dir: Path, *arguments: str) -> list[str]:
 
 
 @cache
-def nursery() -> Nursery:
-    made = Nursery(NUMBA_NUM_THREADS="1")
+def fork_server() -> ForkServer:
+    made = ForkServer(NUMBA_NUM_THREADS="1")
     atexit.register(made.close)
     return made
 
@@ -54,7 +53,7 @@ def run_quickly(command: list[str], environment: dict[str, str]) -> Any:
     """`subprocess.run` of a Python command with one thread, forked from one that has all loaded."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         files = out.fileno(), err.fileno()
-        process = nursery().start(command[1:], *files, Path.cwd(), False, **environment)
+        process = fork_server().start(command[1:], *files, Path.cwd(), False, **environment)
         try:
             code = process.wait(HANGS)
         finally:

@@ -1,1 +1,1 @@
-"""The experiments of Alaiz and Suykens' paper; `scripts/reproduce.py` runs them."""
+"""The experiments of Alaiz and Suykens' paper; `python -m scripts.paper.reproduce` runs them."""

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from paper.report import Section, paragraph, picture
-from paper.style import LOOK, figure, plain, save
-from paper.tables import write_csv
-from paper.weighted_svm import coefficients
-from paper.workshop import Workshop
+from scripts.paper.report import Section, paragraph, picture
+from scripts.paper.style import LOOK, figure, plain, save
+from scripts.paper.tables import write_csv
+from scripts.paper.task_cache import TaskCache
+from scripts.paper.weighted_svm import coefficients
 
 NAME = "alpha-against-weight"
 C_VALUES = (1e-3, 1.0, 1e3)
@@ -46,10 +46,10 @@ def _pattern(alpha: np.ndarray, which: str) -> int:
     )
 
 
-def run(workshop: Workshop, out: Path) -> Section:
+def run(tasks: TaskCache, out: Path) -> Section:
     """The figure of nine panels."""
     units = {f"{C:g}-{p}": {"C": C, "pattern": p} for C in C_VALUES for p in PATTERNS}
-    found = workshop.map(NAME, varied, units)
+    found = tasks.map(NAME, varied, units)
     write_csv(
         out / f"{NAME}.csv",
         [

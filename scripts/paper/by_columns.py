@@ -8,9 +8,9 @@ from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.config import normalized_C
 from bigsvm.estimator.fit import FitOptions, fit_signs
 from bigsvm.kernels import block_of, products
-from paper import workshop
-from paper.partitions import Rows, partition, sample
-from paper.tuned import MOST_ITERATIONS, STOP_RULE, kernel_of
+from scripts.paper import task_cache
+from scripts.paper.partitions import Rows, partition, sample
+from scripts.paper.tuned import MOST_ITERATIONS, STOP_RULE, kernel_of
 
 QUICK_ROWS = 600
 
@@ -27,7 +27,7 @@ def tested(
     """Accuracy, support vectors and iterations of one model, by the exact schedule."""
     kernel = kernel_of(sigma)
     plain = normalized_C(C, *train.x.shape)
-    columns = workshop.memory_share()  # the result does not depend on how many are kept
+    columns = task_cache.memory_share()  # the result does not depend on how many are kept
     options = FitOptions(kernel, plain, algorithm, "exact", STOP_RULE, columns, initial=0)
     fitted = fit_signs(
         InMemoryBackend(train.x, kernel),

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from paper.partitions import partition
-from paper.published import Size, sizes
-from paper.report import Section, table
-from paper.tables import write_csv
-from paper.workshop import Workshop
+from scripts.paper.partitions import partition
+from scripts.paper.published import Size, sizes
+from scripts.paper.report import Section, table
+from scripts.paper.tables import write_csv
+from scripts.paper.task_cache import TaskCache
 
 NAME = "datasets"
 
@@ -22,12 +22,12 @@ def measured(name: str) -> dict[str, float]:
     return asdict(Size(len(train), len(test), train.x.shape[1], majority))
 
 
-def run(workshop: Workshop, out: Path) -> Section:
+def run(tasks: TaskCache, out: Path) -> Section:
     """The table; MiniBooNE has its own section."""
     sets = [name for name in sizes() if name != "miniboone"]
-    if workshop.quick:
+    if tasks.quick:
         sets = ["heart", "iris", "sonar"]
-    found = workshop.map(NAME, measured, {name: {"name": name} for name in sets})
+    found = tasks.map(NAME, measured, {name: {"name": name} for name in sets})
     names = [field.name for field in fields(Size)]
     write_csv(
         out / "datasets.csv",

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from paper.published import KERNELS, METRICS, MODELS, SMALL, Cell, cells, sizes
-from paper.report import Section, beside, paragraph, table
-from paper.significance import geometric_mean_percent, ranks
-from paper.tables import write_csv
-from paper.tuned import SIGMA_GRID, repetition
-from paper.workshop import Workshop
+from scripts.paper.published import KERNELS, METRICS, MODELS, SMALL, Cell, cells, sizes
+from scripts.paper.report import Section, beside, paragraph, table
+from scripts.paper.significance import geometric_mean_percent, ranks
+from scripts.paper.tables import write_csv
+from scripts.paper.task_cache import TaskCache
+from scripts.paper.tuned import SIGMA_GRID, repetition
 
 NAME = "exhaustive"
 SUMMARY = "geometric-mean-vs-SVM-percent"
@@ -19,22 +19,22 @@ SEPARABLE = ("mushrooms",)
 Found = dict[tuple[str, str, str, str], list[float]]  # by set, kernel, model and metric
 
 
-def repetitions(workshop: Workshop) -> dict[str, dict[str, dict[str, Any]]]:
+def repetitions(tasks: TaskCache) -> dict[str, dict[str, dict[str, Any]]]:
     """Every repetition by "set-kernel-number"."""
-    sets = ("heart", "iris", "sonar") if workshop.quick else SMALL
+    sets = ("heart", "iris", "sonar") if tasks.quick else SMALL
     units = {
         f"{dataset}-{kernel}-{number}": {
             "dataset": dataset,
             "kernel": kernel,
             "repetition": number,
             "separable": dataset in SEPARABLE,
-            "sigmas": [1.0, 4.0] if workshop.quick else list(SIGMA_GRID),
+            "sigmas": [1.0, 4.0] if tasks.quick else list(SIGMA_GRID),
         }
-        for number in range(workshop.repetitions)
+        for number in range(tasks.repetitions)
         for dataset in sets
         for kernel in KERNELS
     }
-    return workshop.map(NAME, repetition, units, _cost)
+    return tasks.map(NAME, repetition, units, _cost)
 
 
 def _cost(unit: dict[str, Any]) -> float:
@@ -83,9 +83,9 @@ def summary(means: dict[tuple[str, str, str, str], Cell]) -> dict[tuple[str, str
     }
 
 
-def run(workshop: Workshop, out: Path) -> Section:
+def run(tasks: TaskCache, out: Path) -> Section:
     """The table and its summary."""
-    results = repetitions(workshop)
+    results = repetitions(tasks)
     ours = our_cells(by_cell(results))
     theirs = {key[1:]: cell for key, cell in cells().items() if key[0] == NAME}
     _write(out, results, ours, theirs)

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
-from paper.report import Section, paragraph
+from scripts.paper.report import Section, paragraph
 
 PREFACE = paragraph(
     "Every table and figure of Alaiz and Suykens, <i>Modified Frank-Wolfe Algorithm for Enhanced "
     "Sparsity in Support Vector Machine Classifiers</i>, made again by "
-    "<code>scripts/reproduce.py</code>. SVM is plain pairwise Frank-Wolfe (<code>fw</code>) with "
+    "<code>python -m scripts.paper.reproduce</code>. SVM is plain pairwise Frank-Wolfe "
+    "(<code>fw</code>) with "
     "C tuned, I-SVM the modified method (<code>mfw</code>) with C tuned, F-I-SVM the same with C "
     "= 1, normalized. The tolerance is 1e-5 throughout."
 ) + paragraph(

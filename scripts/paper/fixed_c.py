@@ -13,12 +13,12 @@ import numpy as np
 
 from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.solvers.whole_matrix import kernel_matrix, solve
-from paper.partitions import REPETITIONS, Rows, partition
-from paper.published import SMALL, Cell, cells, sizes
-from paper.report import Section, beside, paragraph, table
-from paper.tables import write_csv
-from paper.tuned import STOP_RULE, kernel_of
-from paper.workshop import Workshop
+from scripts.paper.partitions import REPETITIONS, Rows, partition
+from scripts.paper.published import SMALL, Cell, cells, sizes
+from scripts.paper.report import Section, beside, paragraph, table
+from scripts.paper.tables import write_csv
+from scripts.paper.task_cache import TaskCache
+from scripts.paper.tuned import STOP_RULE, kernel_of
 
 NAME = "fixed-C"
 COUNTS = ("support_vectors", "iterations")
@@ -129,9 +129,9 @@ def factors(
     return np.exp(np.mean(ratios, axis=0))
 
 
-def run(workshop: Workshop, out: Path) -> Section:
+def run(tasks: TaskCache, out: Path) -> Section:
     """Try all guesses; the CSV has how far each is, the page the best of them."""
-    sets = ("heart", "iris", "sonar") if workshop.quick else SMALL
+    sets = ("heart", "iris", "sonar") if tasks.quick else SMALL
     units = {
         f"{dataset}-{scaling}": {
             "dataset": dataset, "scaling": scaling, "repetitions": REPETITIONS
@@ -139,7 +139,7 @@ def run(workshop: Workshop, out: Path) -> Section:
         for dataset in sets
         for scaling in SCALINGS
     }  # fmt: skip
-    results = workshop.map(NAME, counted, units, lambda unit: sizes()[unit["dataset"]].train)
+    results = tasks.map(NAME, counted, units, lambda unit: sizes()[unit["dataset"]].train)
     far = []
     for scaling in SCALINGS:
         for guess in (*GUESSES, *KERNEL_GUESSES):

@@ -6,13 +6,13 @@ import numpy as np
 
 from bigsvm.config import normalized_C
 from bigsvm.solvers.whole_matrix import decisions, kernel_matrix, solve
-from paper.exhaustive import repetitions
-from paper.partitions import partition
-from paper.published import Cell, cells, sizes
-from paper.report import Section, beside, table
-from paper.tables import write_csv
-from paper.tuned import MOST_ITERATIONS, STOP_RULE, kernel_of
-from paper.workshop import Workshop
+from scripts.paper.exhaustive import repetitions
+from scripts.paper.partitions import partition
+from scripts.paper.published import Cell, cells, sizes
+from scripts.paper.report import Section, beside, table
+from scripts.paper.tables import write_csv
+from scripts.paper.task_cache import TaskCache
+from scripts.paper.tuned import MOST_ITERATIONS, STOP_RULE, kernel_of
 
 NAME = "initialization"
 # All starts where there are no more training rows than this; else some, drawn at random.
@@ -72,9 +72,9 @@ def pooled(moments: list[list[float]]) -> Cell:
     return Cell(float(mean), float(np.sqrt(max(0.0, variance))))
 
 
-def run(workshop: Workshop, out: Path) -> Section:
+def run(tasks: TaskCache, out: Path) -> Section:
     """The table: overlaps, and the accuracies of SVM, I-SVM and I-SVM from all starts."""
-    tuned = repetitions(workshop)
+    tuned = repetitions(tasks)
     sets = dict.fromkeys(name.rsplit("-", 2)[0] for name in tuned)
     numbers = sorted({int(name.rsplit("-", 1)[1]) for name in tuned})
     units = {
@@ -82,12 +82,12 @@ def run(workshop: Workshop, out: Path) -> Section:
             "dataset": dataset,
             "repetition": number,
             "C": tuned[f"{dataset}-lin-{number}"]["I-SVM"]["C"],
-            "most_starts": 20 if workshop.quick else _most_starts(dataset),
+            "most_starts": 20 if tasks.quick else _most_starts(dataset),
         }
         for dataset in sets
         for number in numbers
     }
-    found = workshop.map(NAME, from_every_start, units, lambda unit: sizes()[unit["dataset"]].train)
+    found = tasks.map(NAME, from_every_start, units, lambda unit: sizes()[unit["dataset"]].train)
     lines, rows = [], []
     for dataset in sets:
         ours = {

@@ -8,14 +8,14 @@ import numpy as np
 from bigsvm.config import normalized_C
 from bigsvm.solvers.whole_matrix import kernel_matrix, solve
 from bigsvm.tuning.folds import stratified_folds
-from paper.initialization import starts
-from paper.partitions import partition
-from paper.published import METRICS
-from paper.report import Section, number, paragraph, picture, table
-from paper.style import band, counts, decades_of_C, figure, legend, line, plain, save
-from paper.tables import write_csv
-from paper.tuned import C_GRID, FOLDS, MOST_ITERATIONS, STOP_RULE, kernel_of
-from paper.workshop import Workshop
+from scripts.paper.initialization import starts
+from scripts.paper.partitions import partition
+from scripts.paper.published import METRICS
+from scripts.paper.report import Section, number, paragraph, picture, table
+from scripts.paper.style import band, counts, decades_of_C, figure, legend, line, plain, save
+from scripts.paper.tables import write_csv
+from scripts.paper.task_cache import TaskCache
+from scripts.paper.tuned import C_GRID, FOLDS, MOST_ITERATIONS, STOP_RULE, kernel_of
 
 NAME = "initialization-heart"
 ALL = "I-SVM, all starts"
@@ -61,14 +61,14 @@ def heart_fold(fold: int, starts_at: list[int]) -> dict[str, dict[str, list]]:
     return found
 
 
-def run(workshop: Workshop, out: Path) -> Section:
+def run(tasks: TaskCache, out: Path) -> Section:
     """The figure."""
-    starts_at = [5 if workshop.quick else FEW if C > ALL_UP_TO else 10**6 for C in C_GRID]
+    starts_at = [5 if tasks.quick else FEW if C > ALL_UP_TO else 10**6 for C in C_GRID]
     units = {
         str(fold): {"fold": fold, "starts_at": starts_at}
-        for fold in range(2 if workshop.quick else FOLDS)
+        for fold in range(2 if tasks.quick else FOLDS)
     }
-    folds = list(workshop.map(NAME, heart_fold, units).values())
+    folds = list(tasks.map(NAME, heart_fold, units).values())
     found = {
         model: {
             metric: [

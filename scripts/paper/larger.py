@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from paper import over_c
-from paper.by_columns import rows_of
-from paper.by_columns import tested as tested_rows
-from paper.over_c import IJCNN1_SIGMA, MODELS, SETS
-from paper.published import ALGORITHMS, KERNELS, METRICS, Cell, cells
-from paper.report import Section, beside, paragraph, table
-from paper.tables import write_csv
-from paper.tuned import C_GRID
-from paper.workshop import Workshop
+from scripts.paper import over_c
+from scripts.paper.by_columns import rows_of
+from scripts.paper.by_columns import tested as tested_rows
+from scripts.paper.over_c import IJCNN1_SIGMA, MODELS, SETS
+from scripts.paper.published import ALGORITHMS, KERNELS, METRICS, Cell, cells
+from scripts.paper.report import Section, beside, paragraph, table
+from scripts.paper.tables import write_csv
+from scripts.paper.task_cache import TaskCache
+from scripts.paper.tuned import C_GRID
 
 NAME = "larger"
 
@@ -23,31 +23,31 @@ def tested(dataset: str, model: str, C: float, sigma: float | None, quick: bool)
     return point | tested_rows(train, test, C, sigma, ALGORITHMS[model])
 
 
-def chosen(workshop: Workshop, dataset: str, kernel: str, model: str) -> dict[str, Any]:
+def chosen(tasks: TaskCache, dataset: str, kernel: str, model: str) -> dict[str, Any]:
     """C and sigma: of magic by its grid; of ijcnn1 only C, by the folds of over-C."""
     if dataset == "magic":
-        best = over_c.magic_grid(workshop, kernel).best(ALGORITHMS[model])
+        best = over_c.magic_grid(tasks, kernel).best(ALGORITHMS[model])
         return {"C": best["C"], "sigma": best["sigma"]}
-    accuracy = over_c.curves(workshop, dataset, kernel)[model]["accuracy_percent"].mean(axis=0)
+    accuracy = over_c.curves(tasks, dataset, kernel)[model]["accuracy_percent"].mean(axis=0)
     return {
         "C": C_GRID[accuracy.round(6).argmax()],
         "sigma": IJCNN1_SIGMA if kernel == "rbf" else None,
     }
 
 
-def run(workshop: Workshop, out: Path) -> Section:
+def run(tasks: TaskCache, out: Path) -> Section:
     """The table of the larger sets."""
     points = {
-        (dataset, kernel, model): chosen(workshop, dataset, kernel, model)
+        (dataset, kernel, model): chosen(tasks, dataset, kernel, model)
         for dataset in SETS
         for kernel in KERNELS
         for model in MODELS
     }
     units = {
-        "-".join(place): {"dataset": place[0], "model": place[2], "quick": workshop.quick} | point
+        "-".join(place): {"dataset": place[0], "model": place[2], "quick": tasks.quick} | point
         for place, point in points.items()
     }
-    results = workshop.map(NAME, tested, units)
+    results = tasks.map(NAME, tested, units)
     write_csv(
         out / "larger.csv",
         [

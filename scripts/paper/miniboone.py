@@ -18,13 +18,13 @@ import yaml
 from bigsvm import evaluate, train
 from bigsvm.preparation.sources import locate
 from bigsvm.readers import ReadOptions, open_reader
-from paper.partitions import Rows, sample
-from paper.published import ALGORITHMS, MODELS, sizes
-from paper.report import Section, paragraph, picture, table
-from paper.style import counts, figure, legend, line, plain, save
-from paper.tables import write_csv
-from paper.tuned import C_GRID, Validated, validate
-from paper.workshop import Workshop
+from scripts.paper.partitions import Rows, sample
+from scripts.paper.published import ALGORITHMS, MODELS, sizes
+from scripts.paper.report import Section, paragraph, picture, table
+from scripts.paper.style import counts, figure, legend, line, plain, save
+from scripts.paper.tables import write_csv
+from scripts.paper.task_cache import TaskCache
+from scripts.paper.tuned import C_GRID, Validated, validate
 
 NAME = "miniboone"
 TUNE_ROWS = 5_000
@@ -118,14 +118,14 @@ def evolution(
         ]
 
 
-def run(workshop: Workshop, out: Path) -> Section:
+def run(tasks: TaskCache, out: Path) -> Section:
     """The figure: test accuracy and support vectors over the iterations."""
-    file = str(workshop.miniboone or locate(NAME)[0])
-    folder = workshop.folder / "miniboone-runs"
+    file = str(tasks.miniboone or locate(NAME)[0])
+    folder = tasks.folder / "miniboone-runs"
     folder.mkdir(parents=True, exist_ok=True)
     html, lines = "", []
     for kind in _kinds(file):
-        found, point, there = _of_sample(workshop, file, kind, folder)
+        found, point, there = _of_sample(tasks, file, kind, folder)
         lines += [
             {"sample": kind, "model": model, "C": point[model]["C"], "sigma": point["SVM"]["sigma"]}
             | row
@@ -153,15 +153,15 @@ def _kinds(file: str) -> list[str]:
 
 
 def _of_sample(
-    workshop: Workshop, file: str, kind: str, folder: Path
+    tasks: TaskCache, file: str, kind: str, folder: Path
 ) -> tuple[dict[str, list], dict[str, Any], dict[str, Any]]:
     """The evolution of each model, its C and sigma, and the size of the sample."""
-    quick = workshop.quick
+    quick = tasks.quick
     arguments = {"file": file, "kind": kind, "rows": 2_000 if quick else None,
                  "folder": str(folder)}  # fmt: skip
-    there = workshop.map("miniboone-stores", make_store, {kind: arguments})[kind]
+    there = tasks.map("miniboone-stores", make_store, {kind: arguments})[kind]
     sigmas = [4.0, 8.0] if quick else [2.0, 4.0, 8.0, 16.0]
-    grid = workshop.map(
+    grid = tasks.map(
         "miniboone-tuning",
         tune,
         {
@@ -185,7 +185,7 @@ def _of_sample(
         }
         for model in MODELS
     }  # fmt: skip
-    found = workshop.map(NAME, evolution, units)
+    found = tasks.map(NAME, evolution, units)
     return {model: found[f"{kind}-{model}"] for model in MODELS}, point, there
 
 

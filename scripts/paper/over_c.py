@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from bigsvm.tuning.folds import stratified_folds
-from paper.by_columns import rows_of, tested
-from paper.partitions import sample
-from paper.published import ALGORITHMS, KERNELS, METRICS
-from paper.report import Section, number, paragraph, picture, table
-from paper.style import band, counts, decades_of_C, figure, legend, line, plain, save
-from paper.tables import write_csv
-from paper.tuned import BOTH, C_GRID, FOLDS, SIGMA_GRID, Validated, trained_each, validate
-from paper.workshop import Workshop, memory_share
+from scripts.paper.by_columns import rows_of, tested
+from scripts.paper.partitions import sample
+from scripts.paper.published import ALGORITHMS, KERNELS, METRICS
+from scripts.paper.report import Section, number, paragraph, picture, table
+from scripts.paper.style import band, counts, decades_of_C, figure, legend, line, plain, save
+from scripts.paper.tables import write_csv
+from scripts.paper.task_cache import TaskCache, memory_share
+from scripts.paper.tuned import BOTH, C_GRID, FOLDS, SIGMA_GRID, Validated, trained_each, validate
 
 NAME = "over-C"
 SETS = ("ijcnn1", "magic")
@@ -39,15 +39,15 @@ def tune_magic(sigma: float | None, rows: int, quick: bool) -> list:
     return validate(sample(train, rows), [sigma]).accuracy[0].tolist()
 
 
-def magic_grid(workshop: Workshop, kernel: str) -> Validated:
+def magic_grid(tasks: TaskCache, kernel: str) -> Validated:
     """magic's cross-validation."""
-    some = [1.0, 4.0] if workshop.quick else list(SIGMA_GRID)
+    some = [1.0, 4.0] if tasks.quick else list(SIGMA_GRID)
     sigmas: Sequence[float | None] = [None] if kernel == "lin" else some
     units = {
-        f"{kernel}-{sigma}": {"sigma": sigma, "rows": TUNE_ROWS, "quick": workshop.quick}
+        f"{kernel}-{sigma}": {"sigma": sigma, "rows": TUNE_ROWS, "quick": tasks.quick}
         for sigma in sigmas
     }
-    found = workshop.map("magic-tuning", tune_magic, units)
+    found = tasks.map("magic-tuning", tune_magic, units)
     accuracy = np.array(list(found.values()))
     return Validated(tuple(sigmas), C_GRID, accuracy)
 
@@ -66,19 +66,19 @@ def validated_fold(
     }
 
 
-def curves(workshop: Workshop, dataset: str, kernel: str) -> Curves:
+def curves(tasks: TaskCache, dataset: str, kernel: str) -> Curves:
     """What the folds gave."""
     sigma = None
     if kernel == "rbf":
-        best = magic_grid(workshop, kernel).best("fw")["sigma"] if dataset == "magic" else None
+        best = magic_grid(tasks, kernel).best("fw")["sigma"] if dataset == "magic" else None
         sigma = best or IJCNN1_SIGMA
     units = {
         f"{dataset}-{kernel}-{fold}": {
-            "dataset": dataset, "fold": fold, "sigma": sigma, "quick": workshop.quick,
+            "dataset": dataset, "fold": fold, "sigma": sigma, "quick": tasks.quick,
         }
-        for fold in range(1 if workshop.quick else FOLDS)
+        for fold in range(1 if tasks.quick else FOLDS)
     }  # fmt: skip
-    found = workshop.map(NAME, validated_fold, units).values()
+    found = tasks.map(NAME, validated_fold, units).values()
     return {
         model: {
             metric: np.array([[at[metric] for at in of[ALGORITHMS[model]]] for of in found])
@@ -88,12 +88,10 @@ def curves(workshop: Workshop, dataset: str, kernel: str) -> Curves:
     }
 
 
-def run(workshop: Workshop, out: Path) -> Section:
+def run(tasks: TaskCache, out: Path) -> Section:
     """The figure, and its ranges beside those of the paper's axes."""
     found = {
-        (dataset, kernel): curves(workshop, dataset, kernel)
-        for dataset in SETS
-        for kernel in KERNELS
+        (dataset, kernel): curves(tasks, dataset, kernel) for dataset in SETS for kernel in KERNELS
     }
     write_csv(out / "over-C.csv", _lines(found))
     drawn = _draw(found, out / "over-C.png")

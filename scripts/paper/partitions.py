@@ -10,7 +10,7 @@ from bigsvm.core.scaling import ScalingFit
 from bigsvm.preparation.sources import SOURCES, locate
 from bigsvm.readers import ReadOptions, open_reader
 from bigsvm.tuning.folds import stratified_folds, stratified_sample
-from paper.published import SMALL, sizes
+from scripts.paper.published import SMALL, sizes
 
 REPETITIONS = 10
 # LIBSVM gives most of these sets in [-1, 1], the one of 0 and 1 as it is; where a file is raw,

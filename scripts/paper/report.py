@@ -8,7 +8,7 @@ from math import sqrt
 from pathlib import Path
 
 from bigsvm.files.durable import written_whole
-from paper.published import Cell
+from scripts.paper.published import Cell
 
 # Two means of ten repetitions each differ by chance this far in one case of twenty (Welch's t).
 BY_CHANCE = 2.1

@@ -16,8 +16,8 @@ from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.solvers.whole_matrix import kernel_matrix, solve
 from bigsvm.tuning.cross_validation import Grid, Split, validate_fold
 from bigsvm.tuning.folds import stratified_folds
-from paper.partitions import Rows, partition
-from paper.published import ALGORITHMS, MODELS
+from scripts.paper.partitions import Rows, partition
+from scripts.paper.published import ALGORITHMS, MODELS
 
 STOP_RULE = StopRule(absolute=1e-5)  # the paper's
 FOLDS = 10

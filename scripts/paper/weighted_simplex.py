@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Polygon
 
 from bigsvm.models.pictures import COLOURS
-from paper.report import Section, paragraph, picture
-from paper.style import figure, save
-from paper.tables import write_csv
-from paper.weighted_svm import coefficients
-from paper.workshop import Workshop
+from scripts.paper.report import Section, paragraph, picture
+from scripts.paper.style import figure, save
+from scripts.paper.tables import write_csv
+from scripts.paper.task_cache import TaskCache
+from scripts.paper.weighted_svm import coefficients
 
 NAME = "weighted-simplex"
 X = np.array([[1.0, 0.4], [0.3, 1.0], [-0.5, 0.6]])
@@ -31,7 +31,7 @@ def solved(weights: list[float]) -> list[float]:
     return coefficients(X, Y, C, np.where(given > 0, given, LIMIT)).tolist()
 
 
-def run(workshop: Workshop, out: Path) -> Section:
+def run(tasks: TaskCache, out: Path) -> Section:
     """Three rows of triangles, one weight varied in each, and one row in space."""
     varied = [
         [[w if i == which else 1.0 for i in range(3)] for w in DECADES] for which in (2, 1, 0)
@@ -43,7 +43,7 @@ def run(workshop: Workshop, out: Path) -> Section:
         for row, of_row in zip(names, varied, strict=True)
         for name, weights in zip(row, of_row, strict=True)
     }
-    found = workshop.map(NAME, solved, units)
+    found = tasks.map(NAME, solved, units)
     write_csv(
         out / f"{NAME}.csv",
         [

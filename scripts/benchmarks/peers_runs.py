@@ -1,4 +1,4 @@
-"""The processes of scripts/benchmark.py, and the folder of results that they fill."""
+"""The processes of peers.py, and the folder of results that they fill."""
 
 import argparse
 import csv
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmark_machine import busy_seconds, cpu_model
-from benchmark_report import CANDIDATES, Result
+from scripts import python_path
+from scripts.benchmarks.machine import busy_seconds, cpu_model
+from scripts.benchmarks.peers_report import CANDIDATES, Result
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-WORKER = Path(__file__).with_name("benchmark_peers.py")
+WORKER = "scripts.benchmarks.peers_worker"
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,12 @@ class Bench:
         self.warm: set[str] = set()
         self.others = 0.0  # cores kept busy by others during the last command
         count = str(arguments.threads)
-        path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
         names = ("OMP", "NUMBA", "OPENBLAS", "MKL")
-        self.environment = {**os.environ, "PYTHONPATH": path}
+        self.environment = {**os.environ, "PYTHONPATH": python_path()}
         self.environment |= {f"{name}_NUM_THREADS": count for name in names}
-        if hasattr(os, "sched_setaffinity"):  # binds whatever asks nobody, oneDAL's TBB for one
+        if hasattr(
+            os, "sched_setaffinity"
+        ):  # also binds libraries that ignore the variables, such as oneDAL's TBB
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.threads])
 
     def run(self, command: Sequence[str]) -> None:
@@ -98,7 +99,7 @@ class Bench:
         with tempfile.TemporaryDirectory() as folder:
             question, answer = Path(folder, "work.json"), Path(folder, "answer.json")
             question.write_text(json.dumps({"work": work, "folder": str(self.folder), **details}))
-            self.run([sys.executable, str(WORKER), str(question), str(answer)])
+            self.run([sys.executable, "-m", WORKER, str(question), str(answer)])
             return json.loads(answer.read_text())
 
     def prepare(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What a campaign has done, and what came of it: counts that can be gone on with."""
+"""Counts of runs, attacks and deviations, kept in a file that later runs add to."""
 
 import json
 import threading
@@ -6,9 +6,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from campaign_trial import KINDS, Trial
-
 from bigsvm.files.durable import written_whole
+from scripts.reliability.trial import KINDS, Trial
 
 
 class Tally:

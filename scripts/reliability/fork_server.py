@@ -1,10 +1,8 @@
-"""A process that has loaded all a training needs, and becomes one as often as it is asked to.
+"""A server process that has loaded everything and forks into trainings, or other Python commands.
 
-Or another command of Python, such as the workers of a cluster.
-
-Nearly all the time of a small training goes into its start. A process forked from this one is a
-process like any other, to be killed, stopped and starved; only it gets to its work sooner, and an
-hour has room for many more of them.
+Start-up takes nearly all the time of a small training. A process forked from this server can be
+killed, stopped and starved like any other, but starts at once, so that an hour has room for many
+more of them.
 """
 
 import argparse
@@ -26,6 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
+from scripts import python_path
+
 KERNELS = ("rbf", "laplacian", "linear", "poly")
 MODULES = ["h5py", "zarr", "distributed", "bigsvm.backends.dask", "bigsvm.backends.local"]
 MODULES += ["bigsvm.cluster.start", "bigsvm.config", "bigsvm.models.scoring"]
@@ -34,8 +34,8 @@ MODULES += ["bigsvm.terminal.display", "bigsvm.terminal.progress"]
 PR_SET_CHILD_SUBREAPER = 36
 
 
-class Born:
-    """A process out of the nursery: as much of a `Popen` as a campaign needs."""
+class ForkedProcess:
+    """A process that the server has forked: the part of `Popen` that is needed here."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -68,27 +68,29 @@ class Born:
 
 
 def _as_from_a_terminal() -> None:
-    """Have signals count, also where the campaign itself was started with `&` or nohup."""
+    """Restore default signal handling, also where this was started with `&` or nohup."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
-class Nursery:
+class ForkServer:
     """Starts trainings by forking; `close` ends it, not them.
 
     `environment` is that of its own process: what counts when libraries are loaded.
     """
 
     def __init__(self, **environment: str) -> None:
-        # Who is born there becomes a child of this process, that can wait for it.
+        # A process forked there becomes a child of this one, which can then wait for it.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._lock = threading.Lock()
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno())],
+            [sys.executable, "-m", "scripts.reliability.fork_server", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
-            # GNU's OpenMP, the usual one, does not live on in a forked process.
-            env=os.environ | {"NUMBA_THREADING_LAYER": "workqueue"} | environment,
+            # GNU's OpenMP, the default, does not survive a fork.
+            env=os.environ
+            | {"NUMBA_THREADING_LAYER": "workqueue", "PYTHONPATH": python_path()}
+            | environment,
             preexec_fn=_as_from_a_terminal,
         )
         theirs.close()
@@ -101,12 +103,12 @@ class Nursery:
         folder: Path,
         on_terminal: bool,
         **environment: str,
-    ) -> Born:
+    ) -> ForkedProcess:
         """Start Python with these arguments, which writes to these files."""
         asked = [arguments, str(folder), on_terminal, environment]
         with self._lock:
             socket.send_fds(self._ours, [json.dumps(asked).encode()], [out, err])
-            return Born(int(self._ours.recv(100)))
+            return ForkedProcess(int(self._ours.recv(100)))
 
     def close(self) -> None:
         """End it."""
@@ -115,7 +117,7 @@ class Nursery:
 
 
 def serve(asking: socket.socket) -> None:
-    """Answer every request with the number of a new process, until nobody asks any more."""
+    """Answer every request with the process id of a new process, until the socket is closed."""
     load_everything()
     while True:
         asked, descriptors, _, _ = socket.recv_fds(asking, 2**16, 2)
@@ -126,7 +128,7 @@ def serve(asking: socket.socket) -> None:
         between = os.fork()
         if between == 0:
             child = os.fork()
-            if child:  # its parent leaves at once, so that it goes to whoever runs the campaign
+            if child:  # its parent exits at once, so that the subreaper adopts it
                 os.write(telling, str(child).encode())
                 os._exit(0)
             for descriptor in (told, telling, asking.detach()):
@@ -202,7 +204,7 @@ def load_everything() -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Started by campaign.py, not by hand.")
+    parser = argparse.ArgumentParser(description="Started by the class ForkServer, not by hand.")
     parser.add_argument("socket", type=int, help="where it is asked for processes")
     with socket.socket(fileno=parser.parse_args().socket) as asking:
         serve(asking)

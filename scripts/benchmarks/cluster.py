@@ -1,4 +1,4 @@
-"""What a cluster costs and gives: python scripts/bench_dask.py
+"""What a cluster costs and gives: python -m scripts.benchmarks.cluster
 
 Local workers against threads, on synthetic data (made once, kept in --folder):
 

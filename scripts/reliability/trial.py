@@ -1,4 +1,4 @@
-"""One training of a campaign: started, waited for, and held to what is promised of it."""
+"""One attacked training: started, waited for, and checked against the guarantees."""
 
 import fcntl
 import json
@@ -17,11 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from campaign_clusters import Cluster, LocalWorkers
-from campaign_nursery import Born, Nursery
-
 from bigsvm.core.errors import UserError
 from bigsvm.files.sealed import read_sealed
+from scripts.reliability.clusters import Cluster, LocalWorkers
+from scripts.reliability.fork_server import ForkedProcess, ForkServer
 
 MOST_SECONDS = 500  # for a training of a few: longer is a hang
 KILLED = -signal.SIGKILL
@@ -39,7 +38,7 @@ class Attempt:
         self,
         arguments: list[str],
         folder: Path,
-        nursery: Nursery | None,
+        fork_server: ForkServer | None,
         on_terminal: bool = False,
         **environment: str,
     ) -> None:
@@ -53,9 +52,9 @@ class Attempt:
                 with suppress(OSError):  # it was closed already
                     fcntl.ioctl(1, termios.TIOCSCTTY, 0)
 
-        self.process: Born | subprocess.Popen[bytes]
-        if nursery:
-            self.process = nursery.start(
+        self.process: ForkedProcess | subprocess.Popen[bytes]
+        if fork_server:
+            self.process = fork_server.start(
                 arguments, mouth, mouth, folder, on_terminal, **environment
             )
         else:
@@ -64,7 +63,7 @@ class Attempt:
                 cwd=folder, start_new_session=on_terminal, env=os.environ | environment,
                 preexec_fn=prepare,
             )  # fmt: skip
-        self.is_quick = nursery is not None
+        self.is_quick = fork_server is not None
         os.close(mouth)
         self.pid, self.poll = self.process.pid, self.process.poll
         self.send_signal = self.process.send_signal
@@ -74,7 +73,7 @@ class Attempt:
         self._listener.start()
 
     def _listen(self) -> None:
-        with suppress(OSError):  # of a terminal that everybody has left
+        with suppress(OSError):  # a terminal that no process holds open any more
             while not self._hung_up.is_set():
                 if select.select([self._ear], [], [], 0.05)[0]:
                     said = os.read(self._ear, 2**16)
@@ -113,7 +112,7 @@ class Attempt:
         return None
 
     def is_silent(self) -> bool:
-        """Whether all who could speak, its own workers too, are gone."""
+        """Whether all processes that could write, its own workers too, are gone."""
         for _ in range(30):
             self._listener.join(timeout=1)
             if not self._listener.is_alive():
@@ -128,7 +127,7 @@ class Trial:
     Attributes
     ----------
     arguments : list of str
-        What Python needs to start the training, and to go on with it.
+        Arguments of Python that start the training, and resume it.
     run_dir, store, scratch : Path
         Its own run directory and data; a folder for the tricks of this trial.
     iterations : int
@@ -136,8 +135,8 @@ class Trial:
     checkpoint_every : int
         As in the config.
     cluster : Cluster
-        Who computes.
-    nursery : Nursery
+        Where it computes.
+    fork_server : ForkServer
         Starts it quickly, where that makes no difference.
     chance : random.Random
     deviations : list of (kind, words)
@@ -151,7 +150,7 @@ class Trial:
     iterations: int
     checkpoint_every: int
     cluster: Cluster
-    nursery: Nursery
+    fork_server: ForkServer
     chance: random.Random
     deviations: list[tuple[str, str]] = field(default_factory=list)
     starts: int = 0
@@ -171,8 +170,8 @@ class Trial:
         own = {"TMPDIR": str(self.temporary), **environment}
         # It may start processes that are like itself, or need a variable at the very start.
         usual = isinstance(self.cluster, LocalWorkers) or environment or self.chance.random() < 0.2
-        nursery = None if usual else self.nursery
-        attempt = Attempt(self.arguments, self.folder, nursery, on_terminal, **own)
+        fork_server = None if usual else self.fork_server
+        attempt = Attempt(self.arguments, self.folder, fork_server, on_terminal, **own)
         self._before[attempt] = saved, reports
         return attempt
 

@@ -15,19 +15,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark_machine import machine
-from benchmark_report import CANDIDATES, Result, best_of, draw_accuracy, draw_growth, table
-from benchmark_runs import DATA, DISTURBED, Bench, Failed
+from scripts.benchmarks.machine import machine
+from scripts.benchmarks.peers_report import (
+    CANDIDATES,
+    Result,
+    best_of,
+    draw_accuracy,
+    draw_growth,
+    table,
+)
+from scripts.benchmarks.peers_runs import DATA, DISTURBED, Bench, Failed
 
 EXAMPLES = """candidates: {names}
 
 writes DIR/results.csv, table.txt, accuracy-over-time.png, growth.png, and log.txt
 
 examples:
-  python scripts/benchmark.py                                 MiniBooNE, all of it
-  python scripts/benchmark.py --rows 3000 --repeat 1 --sizes 1000 2000    a quick look
-  python scripts/benchmark.py --data ijcnn1 --skip sklearn --no-growth
-  python scripts/benchmark.py --again exact block             after a change of bigsvm
+  python -m scripts.benchmarks.peers                                 MiniBooNE, all of it
+  python -m scripts.benchmarks.peers --rows 3000 --repeat 1 --sizes 1000 2000    a quick look
+  python -m scripts.benchmarks.peers --data ijcnn1 --skip sklearn --no-growth
+  python -m scripts.benchmarks.peers --again exact block             after a change of bigsvm
 
 Needs scikit-learn and scikit-learn-intelex for the peers. Run again, it goes on where it stopped.
 """

@@ -1,6 +1,6 @@
 """More than two classes against scikit-learn's SVC, and what sharing the kernel values saves.
 
-    python scripts/compare_classes.py [--splits 10] [--iris iris.data]
+    python -m scripts.benchmarks.classes [--splits 10] [--iris iris.data]
 
 For digits and iris, over several splits (half of the rows to test): the test accuracy of both with
 the same kernel and C, and the kernel values that bigsvm computes for all classes together and one

@@ -1,4 +1,4 @@
-"""The exact schedule against a plain numpy loop: python scripts/bench_loop.py
+"""The exact schedule against a plain numpy loop: python -m scripts.benchmarks.numpy_loop
 
 On MiniBooNE (needs BIGSVM_DATA, or the network). The plain loop computes two kernel columns an
 iteration with numpy; some of its iterations are timed. The exact schedule runs to the end several

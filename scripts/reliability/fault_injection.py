@@ -1,6 +1,6 @@
 """Attack trainings in every way we can think of, and see whether they come to the same bits.
 
-    python scripts/campaign.py --minutes 30
+    python -m scripts.reliability.fault_injection --minutes 30
 
 Draws some problems (data, algorithm, kernel, schedule), trains each of them undisturbed, and then
 again and again: with another form of the data, another interval of checkpoints, by itself, with
@@ -9,7 +9,9 @@ the same command finishes the run. A deviation is a model, snapshot or summary t
 the undisturbed run's, an iteration lost that was saved, a traceback, a wrong exit code, a hang, or
 a temporary file or a process left over.
 
-    python scripts/campaign.py --minutes 99 --runs 500 --tally tally.json     goes on with a former
+    python -m scripts.reliability.fault_injection --minutes 99 --runs 500 --tally tally.json
+
+With --tally, the counts of a former run are read first and added to.
 
 Needs Linux; the attacks on a small disk need the right to mount one, and are left out otherwise.
 """
@@ -30,22 +32,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).parent.parent
-sys.path.insert(0, str(REPOSITORY))
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])
-)
-os.environ["NUMBA_NUM_THREADS"] = "1"
-
-from campaign_attacks import ON_A_SMALL_DISK, attacks_on, small_disk  # noqa: E402
-from campaign_clusters import CLUSTERS  # noqa: E402
-from campaign_damage import copy  # noqa: E402
-from campaign_nursery import Nursery  # noqa: E402
-from campaign_tally import Tally  # noqa: E402
-from campaign_trial import OTHER_RESULT, Attempt, Trial  # noqa: E402
-
-from bigsvm.preparation.options import PrepareOptions  # noqa: E402
-from bigsvm.prepare import prepare  # noqa: E402
+from bigsvm.preparation.options import PrepareOptions
+from bigsvm.prepare import prepare
+from scripts import python_path
+from scripts.reliability.attacks import ON_A_SMALL_DISK, attacks_on, small_disk
+from scripts.reliability.clusters import CLUSTERS
+from scripts.reliability.damage import copy
+from scripts.reliability.fork_server import ForkServer
+from scripts.reliability.tally import Tally
+from scripts.reliability.trial import OTHER_RESULT, Attempt, Trial
 
 KERNELS: list[dict[str, Any]] = [
     {"name": "rbf", "sigma": 1},
@@ -53,7 +48,7 @@ KERNELS: list[dict[str, Any]] = [
     {"name": "linear"},
     {"name": "poly", "degree": 2, "gamma": 0.5, "coef0": 1},
 ]
-# How often each computes, where an attack leaves the choice. Own workers take long to start.
+# How often each kind of cluster is drawn. Local workers take long to start.
 SHARES = {"none": 16, "local": 1, "outside": 3}
 # How a training is started: as users do, and in a way that leaves the data on the disk, to be read
 # again in every pass, though it would fit in memory.
@@ -88,20 +83,20 @@ class Problem:
 
 @dataclass(frozen=True)
 class Plan:
-    """Who computes in one run, and what is done to it."""
+    """The cluster of one run, and the attacks on it."""
 
     cluster: str
     names: list[str]
 
 
-class Campaign:
+class FaultInjection:
     """Problems, and the folder in which they are tried."""
 
     def __init__(self, folder: Path, seed: int, tally: Tally, only: list[str]) -> None:
         self.folder = folder
         self.seed = seed
         self.tally = tally
-        self.nursery = Nursery()
+        self.fork_server = ForkServer()
         with small_disk(folder / "disk") as disk:
             left_out = set() if disk else ON_A_SMALL_DISK.keys()
         self._kinds = {cluster: attacks_on(cluster).keys() - left_out for cluster in CLUSTERS}
@@ -144,7 +139,7 @@ class Campaign:
         store = self.folder / data / "one chunk.zarr"
         config = self._config(problem, store, {}, {"kind": "none"}, run_dir)
         arguments = [*IN_MEMORY, str(config), "--run-dir", str(run_dir)]
-        attempt = Attempt(arguments, self.folder, self.nursery)
+        attempt = Attempt(arguments, self.folder, self.fork_server)
         if attempt.wait() != 0:
             sys.exit(f"a training failed undisturbed:\n{attempt.said}")
         problem.expected = result_of(run_dir)
@@ -177,7 +172,7 @@ class Campaign:
                 "checkpoint_every": chance.choice([5, 20, 60, 200]),
                 "keep_checkpoints": chance.choice([1, 2, 3]),
             }
-            cluster = CLUSTERS[plan.cluster](folder / "cluster", self.nursery)
+            cluster = CLUSTERS[plan.cluster](folder / "cluster", self.fork_server)
             stack.callback(cluster.close)
             config = self._config(problem, folder / form, saving, cluster.settings, folder)
             way = chance.choice([IN_MEMORY, STREAMED])
@@ -185,7 +180,7 @@ class Campaign:
             iterations = problem.expected["summary"]["iterations"]
             trial = Trial(
                 arguments, run_dir, folder / form, folder, iterations, saving["checkpoint_every"],
-                cluster, self.nursery, chance,
+                cluster, self.fork_server, chance,
             )  # fmt: skip
             for name in plan.names:
                 attacks_on(plan.cluster)[name](trial)
@@ -243,7 +238,7 @@ def parse_arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--minutes", type=float, default=10.0, metavar="M", help="begin no run later (default 10)")
     add("--runs", type=int, default=10**9, metavar="N", help="nor more of them than this")
-    add("--tally", type=Path, metavar="FILE", help="keep the counts there, and go on with them")
+    add("--tally", type=Path, metavar="FILE", help="file of counts, added to on every run")
     add("--seed", type=int, default=0, metavar="S", help="of problems and attacks (default 0)")
     add("--problems", type=int, default=20, metavar="P", help="how many to draw (default 20)")
     add("--attack", action="append", default=[], metavar="NAME", help="try this one only; "
@@ -255,17 +250,18 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     """Run the script."""
     arguments = parse_arguments()
+    os.environ |= {"PYTHONPATH": python_path(), "NUMBA_NUM_THREADS": "1"}  # of all trainings
     chance = random.Random(arguments.seed)
-    with tempfile.TemporaryDirectory(prefix="campaign-") as folder:
+    with tempfile.TemporaryDirectory(prefix="fault-injection-") as folder:
         tally = Tally(arguments.tally)
-        campaign = Campaign(Path(folder), arguments.seed, tally, arguments.attack)
-        names = campaign.make_data()
+        injection = FaultInjection(Path(folder), arguments.seed, tally, arguments.attack)
+        names = injection.make_data()
         drawn = [names[k % len(names)] for k in range(arguments.problems)]
         with ThreadPoolExecutor(arguments.jobs) as pool:
             seeds = [random.Random(chance.random()) for _ in drawn]
-            problems = list(pool.map(campaign.draw_problem, drawn, seeds))
+            problems = list(pool.map(injection.draw_problem, drawn, seeds))
         deadline = time.monotonic() + 60 * arguments.minutes
-        counts = campaign.tally.counts
+        counts = injection.tally.counts
         most = arguments.runs - counts["runs"]
         numbers = iter(range(counts["last"] + 1, counts["last"] + most + 1))
         taking, ending = threading.Lock(), threading.Event()
@@ -278,14 +274,14 @@ def main() -> int:
                     number = next(numbers, None)
                 if number is None:
                     return
-                campaign.attack(number, problems[number % len(problems)])
+                injection.attack(number, problems[number % len(problems)])
 
         with ThreadPoolExecutor(arguments.jobs) as pool:
             for worker in [pool.submit(work) for _ in range(arguments.jobs)]:
                 worker.result()
-        campaign.nursery.close()
-    print(campaign.tally)
-    return 1 if campaign.tally.deviations or not campaign.tally.counts["runs"] else 0
+        injection.fork_server.close()
+    print(injection.tally)
+    return 1 if injection.tally.deviations or not injection.tally.counts["runs"] else 0
 
 
 if __name__ == "__main__":

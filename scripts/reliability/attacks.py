@@ -1,7 +1,7 @@
-"""What is done to a training while it runs, or between two of its runs: one function an attack.
+"""The faults that are injected into a training or between two of its starts: a function for each.
 
-An attack starts the training, does its worst, and checks how that process ended. Afterwards the
-same command must finish the run, which the campaign checks.
+An attack starts the training, disturbs it, and checks how that process ended. The caller then
+checks that the same command finishes the run.
 """
 
 import os
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from campaign_clusters import OutsideCluster
-from campaign_damage import changed_data, flip_a_bit
-from campaign_trial import KILLED, WRONG_END, Attempt, Trial
+from scripts.reliability.clusters import OutsideCluster
+from scripts.reliability.damage import changed_data, flip_a_bit
+from scripts.reliability.trial import KILLED, WRONG_END, Attempt, Trial
 
 TERMINATED, INTERRUPTED, HUNG_UP = -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP
 
@@ -247,7 +247,7 @@ ON_A_SMALL_DISK: dict[str, Attack] = {
 
 
 def attacks_on(cluster: str) -> dict[str, Attack]:
-    """The attacks that make sense on a training, by who computes there."""
+    """The attacks that make sense on a training, by the kind of its cluster."""
     workers = {} if cluster == "none" else ON_WORKERS
     scheduler = ON_A_SCHEDULER if cluster == "outside" else {}
     return ATTACKS | ON_A_SMALL_DISK | workers | scheduler

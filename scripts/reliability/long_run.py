@@ -1,6 +1,6 @@
 """Train for an hour with a checkpoint every few seconds, and see whether anything grows.
 
-    python scripts/long_run.py --minutes 60 --picture scripts/long_run.png
+    python -m scripts.reliability.long_run --minutes 60 --picture long_run.png
 
 Trains the block schedule on synthetic data that is streamed from disk, for so long, and looks at
 the memory, the open files and the threads of the process every few seconds. Draws all of it, and
@@ -24,12 +24,10 @@ from typing import Any
 
 import numpy as np
 
-REPOSITORY = Path(__file__).parent.parent
-sys.path.insert(0, str(REPOSITORY))
-
-from bigsvm.files.durable import written_whole  # noqa: E402
-from bigsvm.preparation.options import PrepareOptions  # noqa: E402
-from bigsvm.prepare import prepare  # noqa: E402
+from bigsvm.files.durable import written_whole
+from bigsvm.preparation.options import PrepareOptions
+from bigsvm.prepare import prepare
+from scripts import python_path
 
 WARM_UP = 1 / 3
 FEATURES = 50
@@ -176,8 +174,7 @@ def draw(path: Path, rows: np.ndarray, title: str) -> None:
 def main() -> int:
     """Run the script."""
     arguments = parse_arguments()
-    path = filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])
-    os.environ["PYTHONPATH"] = os.pathsep.join(path)
+    os.environ["PYTHONPATH"] = python_path()
     with tempfile.TemporaryDirectory(prefix="long-run-") as name:
         folder = Path(name)
         config, run_dir, log = make_problem(folder, arguments), folder / "run", folder / "log"

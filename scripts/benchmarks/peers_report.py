@@ -1,4 +1,4 @@
-"""The table and the pictures of scripts/benchmark.py, and the candidates in them."""
+"""The table and the pictures of peers.py, and the candidates in them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

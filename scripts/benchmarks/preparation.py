@@ -1,6 +1,6 @@
 """Peak memory and speed of `prepare` on a large made-up text file.
 
-    python scripts/measure_prepare.py [--gigabytes 2.1] [--format miniboone|csv] [--store s.zarr]
+    python -m scripts.benchmarks.preparation [--gigabytes 2.1] [--format csv]
 
 The file is made in a temporary folder, block by block (the same random block again and again: a
 parser's work and memory do not depend on the digits), and removed at the end.

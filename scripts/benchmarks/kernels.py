@@ -1,4 +1,4 @@
-"""The kernels against numpy's matrix product: python scripts/bench_kernels.py
+"""The kernels against numpy's matrix product: python -m scripts.benchmarks.kernels
 
 For each number of features and of columns: milliseconds a column over 100,000 rows for `products`
 (the pass) and `columns`, their share of the time that numpy's float32 product alone takes (no

@@ -22,7 +22,7 @@ Arguments = dict[str, Any]
 Results = dict[str, Any]
 
 
-class Workshop:
+class TaskCache:
     """Where results are kept, and the processes that make them; to be used in a `with`.
 
     Parameters
@@ -55,7 +55,7 @@ class Workshop:
         context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(processes, context, _begin_work, (processes,))
 
-    def __enter__(self) -> "Workshop":
+    def __enter__(self) -> "TaskCache":
         return self
 
     def __exit__(self, kind: type | None, *details: Any) -> None:

@@ -1,4 +1,6 @@
-"""Where the time of one training goes: python scripts/profile_block.py configs/miniboone.yaml
+"""Where the time of one training goes.
+
+    python -m scripts.benchmarks.block_profile configs/miniboone.yaml
 
 Trains in this process, from the start, in a folder that is removed afterwards; prints the seconds
 of each part of the block schedule, and how many kernel values it computed. Parts are timed from

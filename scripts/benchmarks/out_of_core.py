@@ -1,6 +1,6 @@
 """Out of core at up to ten million patterns: time a pass, what of it is not hidden, peak memory.
 
-    python scripts/bench_outofcore.py --folder /scratch/outofcore --keep
+    python -m scripts.benchmarks.out_of_core --folder /scratch/outofcore --keep
 
 Makes stores of 100,000, 1,000,000 and 10,000,000 x 50 patterns, streaming, in each format (those
 that are there already are taken as they are), and measures, each time in a process of its own:
@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+MODULE = "scripts.benchmarks.out_of_core"
 FEATURES = 50
 MOVED = 1000
 GATHERED = 18_000
@@ -191,7 +192,7 @@ def measure_training(store: Path, folder: Path) -> dict[str, float]:
 
 def in_own_process(what: str, store: Path, options: Namespace) -> dict[str, float]:
     """Measure in a new process, so that its memory is its own."""
-    command = [sys.executable, __file__, "--measure", what, str(store)]
+    command = [sys.executable, "-m", MODULE, "--measure", what, str(store)]
     command += ["--folder", str(options.folder), "--rounds", str(options.rounds)]
     command += ["--cold"] if options.cold else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)

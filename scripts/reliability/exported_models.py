@@ -1,6 +1,6 @@
 """Export a model and let ONNX Runtime and LIBSVM decide all rows of a test set.
 
-    python scripts/check_export.py runs/mb/model.safetensors mb.zarr
+    python -m scripts.reliability.exported_models runs/mb/model.safetensors mb.zarr
 
 Needs onnx, onnxruntime and libsvm-official.
 """

@@ -1,4 +1,4 @@
-"""The machine that scripts/benchmark.py runs on: what it is, and how busy."""
+"""The machine that peers.py runs on: what it is, and how busy."""
 
 import importlib.metadata
 import os

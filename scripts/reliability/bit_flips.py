@@ -1,6 +1,6 @@
 """Flip single bits in checkpoints, models and stores, and see whether each is noticed.
 
-    python scripts/flip_bits.py --flips 2000
+    python -m scripts.reliability.bit_flips --flips 2000
 
 Trains a small model, then flips one random bit at a time in a copy of what that left. A flip is
 `reported` where the file is refused with its name, `without effect` where all that is read from it
@@ -19,15 +19,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).parent.parent
-sys.path.insert(0, str(REPOSITORY))
-
-from bigsvm.core.errors import UserError  # noqa: E402
-from bigsvm.models.model import load_model  # noqa: E402
-from bigsvm.preparation.data_sets import has_test  # noqa: E402
-from bigsvm.stores.fingerprint import verified_fingerprint  # noqa: E402
-from bigsvm.stores.store import open_dataset  # noqa: E402
-from bigsvm.training.checkpoint import _read as read_checkpoint  # noqa: E402
+from bigsvm.core.errors import UserError
+from bigsvm.models.model import load_model
+from bigsvm.preparation.data_sets import has_test
+from bigsvm.stores.fingerprint import verified_fingerprint
+from bigsvm.stores.store import open_dataset
+from bigsvm.training.checkpoint import _read as read_checkpoint
+from scripts import python_path
 
 REPORTED, WITHOUT_EFFECT = "reported", "without effect"
 MEMORY = 4 * 2**30  # a damaged size must not be believed
@@ -75,7 +73,7 @@ def make(folder: Path) -> dict[str, tuple[Path, Callable[[Path], Any]]]:
 
     def run(*arguments: object) -> None:
         command = [sys.executable, "-m", *map(str, arguments)]
-        environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+        environment = os.environ | {"PYTHONPATH": python_path()}
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")

@@ -1,6 +1,6 @@
 """How much memory `predict` takes as rows and support vectors grow.
 
-python scripts/measure_predict.py [FOLDER]
+python -m scripts.benchmarks.prediction [FOLDER]
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Who computes in the trainings of a campaign: themselves, workers of their own, a Dask cluster."""
+"""Where the attacked trainings compute: in their own process, local workers, a Dask cluster."""
 
 import signal
 import time
@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from campaign_nursery import Born, Nursery
+
+from scripts.reliability.fork_server import ForkedProcess, ForkServer
 
 WORKERS = 2
 
 
 class Cluster:
-    """Nobody but the training itself; the others are derived from it.
+    """No cluster: the training computes in its own process. Base class of the others.
 
     Attributes
     ----------
@@ -26,8 +27,8 @@ class Cluster:
 
     seconds_to_start = 1.5
 
-    def __init__(self, folder: Path, nursery: Nursery) -> None:
-        self._folder, self._nursery = folder, nursery
+    def __init__(self, folder: Path, fork_server: ForkServer) -> None:
+        self._folder, self._fork_server = folder, fork_server
         self.settings: dict[str, Any] = {"kind": "none"}
 
     def workers(self, trainer: int) -> list[int]:
@@ -46,8 +47,8 @@ class LocalWorkers(Cluster):
 
     seconds_to_start = 6.0
 
-    def __init__(self, folder: Path, nursery: Nursery) -> None:
-        super().__init__(folder, nursery)
+    def __init__(self, folder: Path, fork_server: ForkServer) -> None:
+        super().__init__(folder, fork_server)
         self.settings = {"kind": "local", "workers": WORKERS}
 
     def workers(self, trainer: int) -> list[int]:
@@ -65,12 +66,12 @@ class OutsideCluster(Cluster):
 
     seconds_to_start = 4.0
 
-    def __init__(self, folder: Path, nursery: Nursery) -> None:
-        super().__init__(folder, nursery)
+    def __init__(self, folder: Path, fork_server: ForkServer) -> None:
+        super().__init__(folder, fork_server)
         folder.mkdir()
         self._file = folder / "scheduler.json"
         self.settings = {"kind": "scheduler_file", "scheduler_file": str(self._file)}
-        self._workers: list[Born] = []
+        self._workers: list[ForkedProcess] = []
         self.scheduler = self._start_scheduler()
         self.mend()
 
@@ -94,7 +95,7 @@ class OutsideCluster(Cluster):
     def close(self) -> None:
         self._end(*self._workers, self.scheduler)
 
-    def _start_scheduler(self) -> Born:
+    def _start_scheduler(self) -> ForkedProcess:
         self._file.unlink(missing_ok=True)
         place = ("--scheduler-file", str(self._file), "--host", "tcp://127.0.0.1", "--port", "0")
         scheduler = self._start("scheduler", *place)
@@ -104,15 +105,15 @@ class OutsideCluster(Cluster):
             time.sleep(0.02)
         return scheduler
 
-    def _start(self, what: str, *arguments: str) -> Born:
+    def _start(self, what: str, *arguments: str) -> ForkedProcess:
         words = ["-m", "dask", what, "--no-dashboard", *arguments]
         with (self._folder / "log").open("ab") as log:
             mouths = log.fileno(), log.fileno()
-            return self._nursery.start(
+            return self._fork_server.start(
                 words, *mouths, self._folder, False, TMPDIR=str(self._folder)
             )
 
-    def _end(self, *processes: Born) -> None:
+    def _end(self, *processes: ForkedProcess) -> None:
         for process in processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)

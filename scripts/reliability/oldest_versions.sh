@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The classifier with the oldest scikit-learn and numpy that pyproject.toml allows, in an environment
-# of its own: scripts/check_oldest.sh [FOLDER]
+# of its own: scripts/reliability/oldest_versions.sh [FOLDER]
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 oldest() { grep -oE "\"$1>=[0-9.]+" pyproject.toml | sort -V | tail -n 1 | sed 's/.*>=//'; }
 # (the newest of several bounds is the one that binds)
 environment=${1:-$(mktemp -d)}

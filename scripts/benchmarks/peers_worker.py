@@ -1,6 +1,6 @@
-"""One piece of work of scripts/benchmark.py, in a process of its own; not to be called by hand.
+"""One piece of work of peers.py, in a process of its own; not to be called by hand.
 
-    python scripts/benchmark_peers.py WORK.json ANSWER.json
+    python -m scripts.benchmarks.peers_worker WORK.json ANSWER.json
 
 `work` is data (rows out of the prepared store), tune (a grid, on a validation part), fit (a peer),
 fit_bigsvm, or score (a bigsvm model). The process that starts this one stays small on purpose:

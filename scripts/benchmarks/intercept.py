@@ -1,4 +1,4 @@
-"""With and without an intercept: python scripts/compare_intercept.py [--sets german heart ...]
+"""With and without an intercept: python -m scripts.benchmarks.intercept [--sets german heart ...]
 
 Trains each set with the real command, and prints accuracy and support vectors: of the small sets
 the mean over ten splits, by seed. They need BIGSVM_DATA, or the network.

@@ -1,4 +1,4 @@
-"""Damage to the files of a campaign: bits that flip, rows that are exchanged."""
+"""Damage to stores and checkpoints: flipped bits, exchanged rows."""
 
 import random
 import shutil

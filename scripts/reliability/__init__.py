@@ -1,0 +1,1 @@
+"""Attacks on trainings, damaged files, long runs, exported models: what the guarantees rest on."""
