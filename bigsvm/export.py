@@ -13,8 +13,9 @@ EXAMPLES = """examples:
   python -m bigsvm.export runs/mb/model.safetensors mb.onnx
   python -m bigsvm.export runs/mb/model.safetensors mb.model
 
-ONNX: input X, raw rows (rows, features) float64, the scaling is inside; outputs label (the original
-ones) and decision. LIBSVM: c_svc; as LIBSVM knows no scaling, OUT.json says how rows are scaled.
+ONNX: input X, raw rows (rows, features) float64, the columns in the order of the training data (its
+metadata has their names: feature_names); the scaling is inside; outputs label (the original ones)
+and decision. LIBSVM: c_svc; as LIBSVM knows no scaling, OUT.json says how rows are scaled.
 """
 
 SUFFIXES = (".onnx", ".model")

@@ -57,7 +57,7 @@ CASES: dict[str, Case] = {
     "predict: columns of other names": Case(
         "predict run/model.safetensors n.csv o.csv",
         {"n.csv": "a,c,class\n1,2,yes\n"},
-        ("n.csv", "feature 2 is 'c'", "the model has 'b'", "--label-column"),
+        ("n.csv", "no column 'b', which the model needs", "it has 'a', 'c', 'class'"),
     ),
     "predict: a store of columns of other names": Case(
         "predict run/model.safetensors b.zarr o.csv",

@@ -13,6 +13,7 @@ from bigsvm.core.errors import UserError
 from bigsvm.core.labels import as_array, check_label, classes_from_json, classes_to_json
 from bigsvm.core.scaling import Scaling
 from bigsvm.files.sealed import InPieces, read_sealed, write_sealed
+from bigsvm.models.named_rows import as_rows
 
 FORMAT = "bigsvm model 1"
 WITH_INTERCEPT = "bigsvm model 2"  # another name: those who know no intercept must not read it
@@ -83,14 +84,15 @@ class Model:
         return [str(name) for name in names]
 
     def decision_function(
-        self, X: np.ndarray, *, scaled: bool = False, precise: bool = False
+        self, X: Any, *, scaled: bool = False, precise: bool = False
     ) -> np.ndarray:
         """The decision values of rows: (rows,), or (rows, classes) where there are more than two.
 
         Parameters
         ----------
-        X : (rows, features) array
-            Raw rows, as they were before `prepare` scaled them.
+        X : (rows, features) array, data frame or Arrow table
+            Raw rows, as they were before `prepare` scaled them. Columns go by name where the
+            model knows names (`feature_names`): missing ones are an error, others are ignored.
         scaled : bool
             The rows are scaled already, as in a prepared store.
         precise : bool
@@ -100,7 +102,7 @@ class Model:
         -------
         (rows,) float64 array
         """
-        X = np.asarray(X)
+        X = as_rows(X, self.feature_names)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise UserError(
                 f"rows of shape {X.shape} given to a model of {self.n_features} features; "
@@ -148,7 +150,7 @@ class Model:
         """The coefficients (m, decision values): one column, or one for each class."""
         return self.dual_coef[:, None] if self.dual_coef.ndim == 1 else self.dual_coef.T.copy()
 
-    def predict(self, X: np.ndarray, *, scaled: bool = False) -> np.ndarray:
+    def predict(self, X: Any, *, scaled: bool = False) -> np.ndarray:
         """The original class label of each row.
 
         Parameters

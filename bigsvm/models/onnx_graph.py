@@ -73,7 +73,7 @@ def onnx_model(model: Model) -> ModelProto:
     made.producer_name, made.producer_version = "bigsvm", __version__
     made.doc_string = (
         f"Sparse kernel SVM, {model.n_support} support vectors. Takes raw rows: the scaling is "
-        "inside. "
+        "inside. The columns are in the order of feature_names, where the metadata has them. "
         + (
             "The largest decision value decides."
             if many

@@ -15,6 +15,7 @@ from bigsvm.stores.addresses import is_address
 if TYPE_CHECKING:
     from bigsvm.models.model import Model
     from bigsvm.models.scoring import Piece
+    from bigsvm.readers.chosen_columns import ChosenColumns
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,10 @@ def _open_file(path: Path, options: ReadOptions, model: "Model") -> Source:
     from bigsvm.readers.named_columns import with_features_of
     from bigsvm.readers.recognise import recognise
 
+    if (chosen := _chosen_columns(path, options, model)) is not None:
+        options = replace(options, with_labels=chosen.label is not None)
+        pieces = _pieces_of_file(path, chosen, options, model)
+        return Source(str(path), chosen.n, pieces, raw=True)
     if recognise(path, options) == "libsvm":
         # Rows may leave out the last features.
         options = replace(options, features=model.n_features)
@@ -129,6 +134,36 @@ def _open_file(path: Path, options: ReadOptions, model: "Model") -> Source:
     reader = with_features_of(reader, model.feature_names, str(path), "the model")
     rows: int | None = getattr(reader, "n", None)  # text does not say it beforehand
     return Source(str(path), rows, _pieces_of_file(path, reader, options, model), raw=True)
+
+
+def _chosen_columns(path: Path, options: ReadOptions, model: "Model") -> "ChosenColumns | None":
+    """The columns the model knows by name, where the file has others too; None where it has not.
+
+    The labels are in the column that was named, or in the last one if that is no feature.
+    """
+    from bigsvm.models.named_rows import check_names
+    from bigsvm.readers.arrow_batches import open_named_table
+    from bigsvm.readers.chosen_columns import ChosenColumns
+    from bigsvm.readers.columns import column_position
+
+    features = model.feature_names
+    table = None if features is None else open_named_table(path, options)
+    if features is None or table is None:
+        return None
+    names = table.names
+    check_names(names, features, str(path))
+    label = weight = None
+    if options.with_labels:
+        label = names[column_position(path, options.label_column, names, len(names))]
+        if label in features:
+            if options.label_column is not None:
+                raise UserError(f"{path}: column {label!r} is a feature of the model, not a label")
+            label = None
+    if options.weight_column is not None:
+        weight = names[column_position(path, options.weight_column, names, len(names), "weights")]
+    if len(names) == len(features) + len({label, weight} - {None}):
+        return None  # nothing to leave out: the reader of the format is faster
+    return ChosenColumns(table, features, label)
 
 
 def _pieces_of_file(

@@ -1,0 +1,122 @@
+"""Some columns of a table as the features; ids, notes and dates may stand beside them."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bigsvm.core.errors import UserError
+from bigsvm.readers import Batch
+from bigsvm.readers.arrow_batches import NamedTable
+from bigsvm.readers.finite import clean_labels
+from bigsvm.readers.labels import LabelDecoder
+from bigsvm.readers.number import NOT_A_NUMBER, as_number
+from bigsvm.readers.wording import shown
+
+MISSING = ("", "?", "nan", "na", "n/a", "null", "none")  # as text says it, in any case
+
+
+class ChosenColumns:
+    """See `bigsvm.readers`: the columns `features`, in this order, and perhaps one of labels."""
+
+    def __init__(self, table: NamedTable, features: Sequence[str], label: str | None) -> None:
+        self._table, self.label = table, label
+        self.n = table.n
+        self.feature_names: list[str] | None = list(features)
+        self.d = len(self.feature_names)
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield all rows in order."""
+        assert self.feature_names is not None
+        wanted = [*self.feature_names, *([] if self.label is None else [self.label])]
+        labels = LabelDecoder(self._table.path) if self._table.is_text else None
+        first = 1
+        for part in self._table.batches(wanted):
+            x = np.empty((part.num_rows, self.d))
+            for place, name in enumerate(self.feature_names):
+                x[:, place] = present_numbers(part.column(name), self._table.path, name, first)
+            y = np.empty(0)
+            if self.label is not None:
+                y = labels_of(part.column(self.label), self._table.path, first, labels)
+            yield Batch(x, y, first)
+            first += part.num_rows
+        if first == 1:
+            raise UserError(f"{self._table.path}: no rows in it")
+
+
+def present_numbers(values: pa.Array, path: Path, name: str, first: int) -> np.ndarray:
+    """The numbers of a column, all there and finite; `first` is the row of values[0], from 1."""
+    found = numbers(values, path, name, first)
+    if not np.isfinite(found).all():
+        row = int(np.argmin(np.isfinite(found)))
+        what = "is missing" if np.isnan(found[row]) else "is not finite"
+        raise UserError(f"{path}, row {first + row}, column {shown(name)}: the value {what}")
+    return found
+
+
+def numbers(values: pa.Array, path: Path, name: str, first: int) -> np.ndarray:
+    """The numbers of a column as float64, nan where the value is missing."""
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        values = values.dictionary_decode()
+        kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _numbers_in_text(values, path, name, first)
+    if pa.types.is_boolean(kind):
+        values = values.cast(pa.uint8())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise UserError(f"{path}: column {shown(name)} holds {kind}, not numbers")
+    if pa.types.is_decimal(kind):
+        values = values.cast(pa.float64())
+    return values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+
+
+def _numbers_in_text(values: pa.Array, path: Path, name: str, first: int) -> np.ndarray:
+    trimmed = pc.utf8_trim_whitespace(values)
+    missing = pc.fill_null(pc.is_in(pc.utf8_lower(trimmed), pa.array(MISSING)), True)
+    present = pc.if_else(missing, None, trimmed)
+    try:
+        return present.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:  # a leading plus, an overflow, or no number
+        found = np.empty(len(values))
+        for row, token in enumerate(present.to_pylist()):
+            value = np.nan if token is None else as_number(token)
+            if value is None:
+                raise UserError(
+                    f"{path}, row {first + row}, column {shown(name)}: {shown(token)} is not a "
+                    "finite number"
+                ) from None
+            found[row] = value
+        return found
+
+
+def labels_of(values: pa.Array, path: Path, first: int, decoder: LabelDecoder | None) -> np.ndarray:
+    """The labels in a column; a decoder makes numbers of text that is all numbers."""
+    if values.null_count:
+        row = first + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
+        raise UserError(f"{path}, row {row}: the label is missing")
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        if decoder is not None:
+            return _labels_in_text(
+                pc.utf8_trim_whitespace(values.cast(pa.string())), first, decoder
+            )
+        return clean_labels(path, np.array(values.to_pylist(), np.str_), first)
+    found: Any = values.to_numpy(zero_copy_only=False)
+    if found.dtype.kind not in "biuf":
+        raise UserError(f"{path}: labels of type {values.type} cannot be used")
+    return clean_labels(path, found, first)
+
+
+def _labels_in_text(values: pa.Array, first: int, decoder: LabelDecoder) -> np.ndarray:
+    _, offsets, text = values.buffers()
+    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    spans = np.column_stack([ends[:-1], ends[1:]]).astype(np.int64)
+    known = np.full(len(values), NOT_A_NUMBER, np.int8)  # all of them by the decoder's own words
+    lines = np.arange(first + 1, first + 1 + len(values))  # the header is the first
+    content = np.frombuffer(text or b"\0", np.uint8)
+    return decoder.decode(content, spans, np.empty(len(values)), known, lines)
