@@ -191,7 +191,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = (arguments.model, arguments.source, arguments.out, options)
     kept: dict[str, Any] = {"arrays": (arguments.x, arguments.y), "overwrite": arguments.overwrite}
     if arguments.cluster is not None:
-        from bigsvm.config_file import cluster_config
+        from bigsvm.config.file import cluster_config
 
         kept["cluster"] = cluster_config(arguments.cluster, arguments.set)
     elif arguments.set:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm import cli
+from bigsvm.config.prepare_options import PrepareOptions, checked_options
 from bigsvm.core.errors import DISK_FULL, UserError
 from bigsvm.core.labels import Classes
 from bigsvm.core.scaling import KINDS, Scaling, ScalingFit
@@ -25,7 +26,6 @@ from bigsvm.preparation.inputs import (
     open_inputs,
     with_source_defaults,
 )
-from bigsvm.preparation.options import PrepareOptions, checked_options
 from bigsvm.preparation.parts import Parts
 from bigsvm.preparation.source_files import digests_of, files_of
 from bigsvm.preparation.sources import SOURCES

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     arguments = parse_arguments(argv)
     began = time.monotonic()
-    from bigsvm.config_file import load_config
+    from bigsvm.config.file import load_config
     from bigsvm.terminal.compiling import announced
 
     config = load_config(arguments.config, arguments.set)

@@ -59,9 +59,9 @@ class TuneDir(RunDir):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     arguments = parse_arguments(argv)
-    from bigsvm.config_file import load_config
+    from bigsvm.config import TuneOptions
+    from bigsvm.config.file import load_config
     from bigsvm.terminal.compiling import announced
-    from bigsvm.tuning.options import TuneOptions
 
     config = load_config(arguments.config, arguments.set)
     config = config.model_copy(update={"tune": config.tune or TuneOptions()})

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from trainings import EVERY, ROWS, TOLERANCE, Train, command, environment, summary, trainer
 
-from bigsvm.preparation.options import PrepareOptions
+from bigsvm.config import PrepareOptions
 from bigsvm.prepare import prepare
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.backends.local import LocalBackend
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel, block_of, columns, panels_of
 from bigsvm.preparation.sources import SOURCES, locate
 from bigsvm.readers import open_reader
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.stop_rule import StopRule
 
 
 def absolute(tolerance: float) -> StopRule:

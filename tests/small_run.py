@@ -12,8 +12,8 @@ import numpy as np
 import yaml
 from trainings import HANGS, REPOSITORY
 
+from bigsvm.config import PrepareOptions
 from bigsvm.models.model import Model
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.stores.store import open_dataset
 

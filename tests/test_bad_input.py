@@ -17,7 +17,7 @@ import pytest
 from trainings import environment, everything
 
 from bigsvm import cli
-from bigsvm.preparation.options import PrepareOptions
+from bigsvm.config import PrepareOptions
 from bigsvm.prepare import prepare
 
 CASES = bad_configs.CASES | bad_data.CASES | bad_sources.CASES | bad_commands.CASES

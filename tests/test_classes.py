@@ -12,6 +12,7 @@ from problems import Rows, kernel_matrix
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.core.labels import signs_of
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.estimator.fit import FitOptions, fit_signs
 from bigsvm.estimator.fit_classes import fit_classes
 from bigsvm.kernels import Kernel
@@ -23,7 +24,6 @@ from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.in_turns import BlockInTurns, ExactInTurns
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.stop_rule import StopRule
 
 RBF = Kernel("rbf", gamma=0.05)
 KERNELS = [RBF, Kernel("linear"), Kernel("poly", gamma=0.1, coef0=1.0, degree=2)]

@@ -26,10 +26,10 @@ from trainings import (
     went_on_at,
 )
 
+from bigsvm.config import PrepareOptions
 from bigsvm.export import export
 from bigsvm.models.model import Model, load_model
 from bigsvm.predict import predict
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.stores.store import open_dataset
 

@@ -9,12 +9,12 @@ from class_problems import write_csv
 from trainings import Train, everything, one_line, summary
 
 from bigsvm import cli
+from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import signs_of
 from bigsvm.files.sealed import read_sealed, write_sealed
 from bigsvm.models.model import Model, load_model
 from bigsvm.predict import predict
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import open_dataset

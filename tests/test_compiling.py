@@ -10,12 +10,12 @@ from numba import njit
 from small_run import run
 
 from bigsvm.backends.in_memory import InMemoryBackend
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel, block_of, panels
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.steps import steps
-from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.terminal import compiling
 from bigsvm.terminal.compiling import announced
 

@@ -9,11 +9,10 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bigsvm.config import Config
-from bigsvm.config_file import load_config
+from bigsvm.config import TOLERANCE, Config
+from bigsvm.config.file import load_config
 from bigsvm.core.errors import UserError
-from bigsvm.solvers import TOLERANCE
-from bigsvm.solvers.stop_rule import StopRule
+from bigsvm.core.stop_rule import StopRule
 
 REPOSITORY = Path(__file__).parent.parent
 GOOD = """

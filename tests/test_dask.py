@@ -15,15 +15,14 @@ from bigsvm.backends.dask import DaskBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.cluster.start import connected
 from bigsvm.cluster.workers import Cluster
-from bigsvm.config import ClusterConfig
+from bigsvm.config import ClusterConfig, PrepareOptions
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.stores.store import Dataset, open_dataset
 
 ROWS = 66_000  # more than the largest chunk

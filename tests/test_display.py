@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bigsvm.solvers.stop_rule import StopRule
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.terminal.display import Report, TimeLeft, as_line
 from bigsvm.terminal.progress import shown_progress
 

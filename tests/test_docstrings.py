@@ -4,13 +4,13 @@ import pytest
 from docstrings import described, gives_something, parameters, public_objects, section
 
 from bigsvm import BigSVC, Model, load_model
-from bigsvm.config_file import load_config
+from bigsvm.config import PrepareOptions
+from bigsvm.config.file import load_config
 from bigsvm.estimator.classifier import Progress
 from bigsvm.export import export
 from bigsvm.inspect import inspect
 from bigsvm.models.evaluation import evaluate_snapshots
 from bigsvm.predict import predict
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.stores.store import open_dataset
 

@@ -12,7 +12,7 @@ import yaml
 from trainings import everything, summary
 
 from bigsvm import cli, evaluate, load_model
-from bigsvm.preparation.options import PrepareOptions
+from bigsvm.config import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.training.loop import Outcome, Training
 from bigsvm.training.run_dir import RunDir

@@ -20,8 +20,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from trainings import HANGS, environment
 
 from bigsvm import BigSVC
+from bigsvm.config import PrepareOptions
 from bigsvm.models.model import load_model
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.stores.store import open_dataset
 

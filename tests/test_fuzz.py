@@ -23,7 +23,7 @@ from bad_files import CSV, config, npy, npz, zipped
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bigsvm.config_file import load_config
+from bigsvm.config.file import load_config
 from bigsvm.core.errors import UserError
 from bigsvm.core.scaling import Scaling
 from bigsvm.files.sealed import read_sealed, write_sealed

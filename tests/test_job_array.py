@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from trainings import HANGS, environment, summary
 
-from bigsvm.config import DataConfig
+from bigsvm.config import DataConfig, PrepareOptions
 from bigsvm.core.errors import UserError
 from bigsvm.files.hidden_folder import hidden_folder
 from bigsvm.preparation.data_sets import located
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 
 CONFIG = """

@@ -12,10 +12,10 @@ import zarr
 from bad_files import about
 
 from bigsvm import BigSVC, cli, load_model
+from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import as_array, in_order, plain, same
 from bigsvm.models.model import Model
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.stores.store import open_dataset
 

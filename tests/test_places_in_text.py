@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.readers import ReadOptions, open_reader
 from bigsvm.training.weights import _from_file

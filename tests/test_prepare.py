@@ -11,8 +11,8 @@ import zarr
 from trainings import wait_until
 
 from bigsvm import cli
+from bigsvm.config.prepare_options import PrepareOptions, checked_options
 from bigsvm.core.errors import UserError
-from bigsvm.preparation.options import PrepareOptions, checked_options
 from bigsvm.preparation.split import TestChoice
 from bigsvm.prepare import main, prepare
 from bigsvm.stores.fingerprint import fingerprint

@@ -11,8 +11,8 @@ import pytest
 from trainings import TOLERANCE, Train, environment, summary
 
 from bigsvm import load_model
+from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.stores.store import open_dataset
 

@@ -10,7 +10,7 @@ from s3_server import BUCKET, NOBODY, S3Server
 from small_run import make_store
 from trainings import HANGS, command, environment, final, one_line, summary
 
-from bigsvm.config_file import load_config
+from bigsvm.config.file import load_config
 from bigsvm.core.errors import UserError
 from bigsvm.stores.addresses import refuse_credentials
 from bigsvm.stores.fingerprint import fingerprint

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from bigsvm import cli, load_model
-from bigsvm.solvers import TOLERANCE
+from bigsvm.config import TOLERANCE
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(150, 3))

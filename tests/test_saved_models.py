@@ -11,10 +11,10 @@ from small_run import make_store
 
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
+from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
 from bigsvm.kernels import Kernel
 from bigsvm.models.model import Model, load_model
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import open_dataset

@@ -11,9 +11,10 @@ from trainings import Train, final, summary
 from bigsvm import BigSVC, load_model
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
+from bigsvm.config import TOLERANCE
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.inspect import inspect
 from bigsvm.kernels import Kernel
-from bigsvm.solvers import TOLERANCE
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.diagnosis import diagnose
@@ -22,7 +23,6 @@ from bigsvm.solvers.in_turns import ExactInTurns
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import EXCLUDED, IDLE, quad_form
-from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.solvers.whole_matrix import solve as solve_matrix
 
 RBF = Kernel("rbf", gamma=0.5)

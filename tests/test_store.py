@@ -9,9 +9,9 @@ import pytest
 import zarr
 from small_stores import FORMATS, own_arrays, some_rows, write
 
+from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
 from bigsvm.core.scaling import Scaling
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.stores.fingerprint import fingerprint, verified_fingerprint
 from bigsvm.stores.store import Dataset, open_dataset

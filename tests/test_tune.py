@@ -15,12 +15,12 @@ from tunings import CS, SIGMAS, command, config_for, made_store, tune
 
 from bigsvm import cli
 from bigsvm.backends.in_memory import InMemoryBackend
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.files.sealed import read_sealed, write_sealed
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.stores.store import open_dataset
 from bigsvm.tune import main
 from bigsvm.tuning.folds import stratified_folds, stratified_sample

@@ -10,10 +10,10 @@ import pytest
 import zarr
 
 from bigsvm import BigSVC, cli, load_model
+from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
 from bigsvm.inspect import inspect
 from bigsvm.predict import main as predict
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import main, prepare
 from bigsvm.stores.store import open_dataset
 from bigsvm.train import main as train

@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from bigsvm import cli
-from bigsvm.preparation.options import PrepareOptions
+from bigsvm.config import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.tune import main
 

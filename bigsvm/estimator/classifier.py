@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.backends import Backend
+from bigsvm.config import TOLERANCE
 from bigsvm.estimator.fit import FitOptions, Fitted, fit_signs
 from bigsvm.estimator.fit_classes import fit_classes
 from bigsvm.estimator.options import fit_options
@@ -22,7 +23,6 @@ from bigsvm.estimator.outside_rows import is_store
 from bigsvm.estimator.rows import labels_to_test, rows_to_fit, rows_to_predict
 from bigsvm.estimator.watch import Progress, Watch
 from bigsvm.kernels import block_of, products
-from bigsvm.solvers import TOLERANCE
 from bigsvm.terminal.ctrl_c import noted_ctrl_c
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bigsvm.backends import Backend
+from bigsvm.config import HOT_SET
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel
-from bigsvm.solvers import HOT_SET
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.diagnosis import diagnose
@@ -16,7 +17,6 @@ from bigsvm.solvers.polish import polished
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.reweight import Reweighting
 from bigsvm.solvers.state import State, relative_gap
-from bigsvm.solvers.stop_rule import StopRule
 
 # So few rows have the plain SVM, and that to the last digit: it is the same in whatever order they
 # stand, and its support vectors cost nothing.

@@ -10,14 +10,13 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 from sklearn.utils import check_random_state
 
-from bigsvm.config import ReweightConfig, Size
+from bigsvm.config import EXACT_UP_TO, HOT_SET, TOLERANCE, ReweightConfig, Size
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.estimator.fit import SMALL, FitOptions
 from bigsvm.estimator.rows import Rows
 from bigsvm.estimator.weights import C_of_rows, weights_of_rows
 from bigsvm.kernels import NAMES, Kernel
-from bigsvm.solvers import EXACT_UP_TO, HOT_SET, TOLERANCE
 from bigsvm.solvers.reweight import Reweighting
-from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.training.weights import check_all_classes
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bigsvm.config import ArraysConfig, DataConfig
+from bigsvm.config import ArraysConfig, DataConfig, PrepareOptions
 from bigsvm.core.errors import BeingWritten, UserError
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.stores.addresses import is_address
 from bigsvm.terminal.progress import Progress, silent
 

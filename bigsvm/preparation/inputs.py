@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.preparation.source_files import SYNTHETIC
 from bigsvm.preparation.sources import SOURCES
 from bigsvm.preparation.synthetic import synthetic_reader

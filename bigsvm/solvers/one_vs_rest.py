@@ -12,10 +12,10 @@ import numpy as np
 from bigsvm.backends import Backend
 from bigsvm.backends.gathered import Gathered
 from bigsvm.core.labels import signs_of
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.solvers.block_solve import GradientRequest
 from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.problem import ROWS, Problem, Verified, column_of
-from bigsvm.solvers.stop_rule import StopRule
 
 
 class OneVsRest:

@@ -9,6 +9,7 @@ import numpy as np
 from bigsvm.backends import Backend
 from bigsvm.backends.gathered import Gathered
 from bigsvm.core.errors import UserError
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.files.sealed import InPieces
 from bigsvm.solvers.nodes import gap_and_joining
 from bigsvm.solvers.state import (
@@ -22,7 +23,6 @@ from bigsvm.solvers.state import (
     quad_form,
     relative_gap,
 )
-from bigsvm.solvers.stop_rule import StopRule
 
 # Rows summed up before what they give is added to the rest, whatever the memory limit: the order of
 # a sum is part of its bits. How many of them are gathered at once is up to the memory.

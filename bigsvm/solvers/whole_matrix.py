@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigsvm.core.compiled import njit
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel, block_of, columns
 from bigsvm.solvers.nodes import find_nodes, gap_and_joining
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, WORKING, quad_form
 from bigsvm.solvers.steps import CLOSED, JOINED_NONE, PAUSED, steps
-from bigsvm.solvers.stop_rule import StopRule
 
 CONVERGED, MAX_ITERATIONS, OVERFLOWED, STOPPED = range(4)
 # So many steps before somebody asks whether to stop: a few milliseconds, at most some dozens.

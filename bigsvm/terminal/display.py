@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from bigsvm.solvers.stop_rule import StopRule
+from bigsvm.core.stop_rule import StopRule
 
 SECONDS_BETWEEN_LINES = 5.0
 

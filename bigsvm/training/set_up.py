@@ -11,14 +11,13 @@ import numpy as np
 from bigsvm.backends import Backend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.cluster.workers import Cluster
-from bigsvm.config import Config, SolverConfig
+from bigsvm.config import EXACT_UP_TO, Config, SolverConfig
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import classes_to_json, sums_of
 from bigsvm.core.threads import available_threads
 from bigsvm.core.version import ARITHMETIC
 from bigsvm.kernels import Kernel, warm_up
 from bigsvm.preparation.data_sets import as_seen_from_anywhere, with_absolute_paths
-from bigsvm.solvers import EXACT_UP_TO
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule

@@ -7,8 +7,8 @@ import numpy as np
 
 from bigsvm.config import normalized_C
 from bigsvm.core.errors import UserError
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel
-from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.solvers.whole_matrix import OVERFLOWED, solve
 
 # What is known of each training, as whole numbers: arrays (algorithm, C).

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.config import Config
+from bigsvm.config.tune_options import SIGMA, TuneOptions
 from bigsvm.core.errors import UserError
 from bigsvm.core.version import ARITHMETIC
 from bigsvm.kernels import Kernel
@@ -17,7 +18,6 @@ from bigsvm.training.set_up import initial_pattern
 from bigsvm.training.weights import check_all_classes, class_factors, digest_of, read_sample_weight
 from bigsvm.tuning.cross_validation import Grid, Split, Unit
 from bigsvm.tuning.folds import stratified_folds, stratified_sample
-from bigsvm.tuning.options import SIGMA, TuneOptions
 
 # Beside matrices and rows: what threads hold of their solutions.
 _ROOM = 64 * 2**20

@@ -18,11 +18,11 @@ from sklearn.svm import SVC
 
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.core.labels import signs_of
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.estimator.fit import FitOptions, fit_signs
 from bigsvm.estimator.fit_classes import fit_classes
 from bigsvm.files.sealed import InPieces
 from bigsvm.kernels import Kernel, block_of, products
-from bigsvm.solvers.stop_rule import StopRule
 
 
 class Counting(InMemoryBackend):

@@ -27,9 +27,8 @@ from bigsvm.backends import Backend
 from bigsvm.backends.dask import DaskBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.cluster.start import connected
-from bigsvm.config import ClusterConfig
+from bigsvm.config import ClusterConfig, PrepareOptions
 from bigsvm.kernels import Kernel
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 from bigsvm.stores.store import open_dataset
 

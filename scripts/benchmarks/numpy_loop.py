@@ -11,14 +11,13 @@ import time
 import numpy as np
 
 from bigsvm.backends.local import LocalBackend
-from bigsvm.config import DataConfig
+from bigsvm.config import DataConfig, PrepareOptions
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel
 from bigsvm.preparation.data_sets import located
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.stores.store import open_dataset
 
 OPTIONS = PrepareOptions(scaling="standard", clip=8, drop_value=-999, test_rows=12825)

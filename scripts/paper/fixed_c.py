@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsvm.solvers.stop_rule import StopRule
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.solvers.whole_matrix import kernel_matrix, solve
 from scripts.paper.partitions import REPETITIONS, Rows, partition
 from scripts.paper.published import SMALL, Cell, cells, sizes

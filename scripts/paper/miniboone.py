@@ -47,7 +47,7 @@ def raw_rows(file: str) -> Rows:
 
 def make_store(file: str, kind: str, rows: int | None, folder: str) -> dict[str, Any]:
     """Rows of one kind of sample, split as in the paper and prepared; says how many there are."""
-    from bigsvm.preparation.options import PrepareOptions
+    from bigsvm.config import PrepareOptions
     from bigsvm.prepare import prepare
 
     taken = raw_rows(file)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from bigsvm.config import normalized_C
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel, block_of, products
-from bigsvm.solvers.stop_rule import StopRule
 from bigsvm.solvers.whole_matrix import kernel_matrix, solve
 from bigsvm.tuning.cross_validation import Grid, Split, validate_fold
 from bigsvm.tuning.folds import stratified_folds

@@ -3,11 +3,11 @@
 import numpy as np
 
 from bigsvm.backends.in_memory import InMemoryBackend
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.stop_rule import StopRule
 
 STOP_RULE = StopRule(absolute=1e-9)
 

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bigsvm.preparation.options import PrepareOptions
+from bigsvm.config import PrepareOptions
 from bigsvm.prepare import prepare
 from scripts import python_path
 from scripts.reliability.attacks import ON_A_SMALL_DISK, attacks_on, small_disk

@@ -176,12 +176,12 @@ def load_everything() -> None:
     for name in MODULES:
         importlib.import_module(name)
     from bigsvm.backends.in_memory import InMemoryBackend
+    from bigsvm.core.stop_rule import StopRule
     from bigsvm.kernels import Kernel, warm_up
     from bigsvm.solvers.block import BlockSchedule
     from bigsvm.solvers.column_cache import space_for_columns
     from bigsvm.solvers.exact import ExactSchedule
     from bigsvm.solvers.problem import Problem
-    from bigsvm.solvers.stop_rule import StopRule
     from bigsvm.stores.checksum import checksum
 
     generator = np.random.default_rng(0)

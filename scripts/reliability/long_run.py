@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from bigsvm.config import PrepareOptions
 from bigsvm.files.durable import written_whole
-from bigsvm.preparation.options import PrepareOptions
 from bigsvm.prepare import prepare
 from scripts import python_path
 

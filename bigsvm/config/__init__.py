@@ -1,0 +1,45 @@
+"""Every option a user can set, checked on the way in; `file` reads them from YAML."""
+
+from bigsvm.config.prepare_options import PrepareOptions
+from bigsvm.config.sections import (
+    EXACT_UP_TO,
+    HOT_SET,
+    TOLERANCE,
+    ArraysConfig,
+    ClusterConfig,
+    Config,
+    DataConfig,
+    Duration,
+    KernelConfig,
+    ModelConfig,
+    ReweightConfig,
+    RunConfig,
+    Section,
+    Size,
+    SolverConfig,
+    check_sigma,
+    normalized_C,
+)
+from bigsvm.config.tune_options import TuneOptions
+
+__all__ = [
+    "EXACT_UP_TO",
+    "HOT_SET",
+    "TOLERANCE",
+    "ArraysConfig",
+    "ClusterConfig",
+    "Config",
+    "DataConfig",
+    "Duration",
+    "KernelConfig",
+    "ModelConfig",
+    "PrepareOptions",
+    "ReweightConfig",
+    "RunConfig",
+    "Section",
+    "Size",
+    "SolverConfig",
+    "TuneOptions",
+    "check_sigma",
+    "normalized_C",
+]
