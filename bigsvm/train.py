@@ -86,10 +86,11 @@ def train(
     from bigsvm.stores.store import open_dataset
     from bigsvm.terminal.display import TimeLeft, shown
     from bigsvm.terminal.progress import shown_progress
+    from bigsvm.training.finished import AlreadyFinished
     from bigsvm.training.memory import refuse_large_chunks
     from bigsvm.training.run_dir import RunDir
     from bigsvm.training.set_up import set_up
-    from bigsvm.training.summary import summarise, tell, warn_of_useless_model
+    from bigsvm.training.summary import summarise, tell, tell_finished, warn_of_useless_model
 
     run_dir = RunDir(path)
     with interruption.leaving_at_once(), shown_progress() as progress:
@@ -118,7 +119,13 @@ def train(
                 absences += test_set.absences()
         for line in absences:
             display.say(f"warning: {line}")
-        training = set_up(config, run_dir, dataset, display, interruption, began, fresh, cluster)
+        try:
+            training = set_up(
+                config, run_dir, dataset, display, interruption, began, fresh, cluster
+            )
+        except AlreadyFinished as finished:
+            tell_finished(finished.summary, path)
+            return str(finished.summary["status"])
         outcome = _run(training)
         if outcome.status != "interrupted":
             warn_of_useless_model(outcome, training, display)

@@ -29,6 +29,7 @@ from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset
 from bigsvm.terminal.display import Display
 from bigsvm.training.checkpoint import Checkpoints, refuse_other_roles
+from bigsvm.training.finished import check_unfinished
 from bigsvm.training.interruption import Interruption
 from bigsvm.training.loop import Schedule, Training
 from bigsvm.training.memory import MemoryPlan, plan_memory, refuse_large_chunks
@@ -71,6 +72,9 @@ def set_up(
             f"{run_dir.path}: is in round {saved.state.round} already, and model.rounds = "
             f"{reweighting.rounds}; use another --run-dir, or --fresh to begin anew"
         )
+
+    if saved:
+        check_unfinished(run_dir, saved.state, solver, reweighting.rounds if reweighting else 1)
 
     if solver.threads is not None:
         numba.set_num_threads(min(solver.threads, available_threads()))

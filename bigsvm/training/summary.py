@@ -88,6 +88,19 @@ def tell(summary: dict[str, Any], path: Path) -> None:
         print(f"model: {path / 'model.safetensors'}; snapshots: python -m bigsvm.evaluate {path}")
 
 
+def tell_finished(summary: dict[str, Any], path: Path) -> None:
+    """Say that a run has nothing left to do, and what would give it something."""
+    if summary["status"] == "converged":
+        more = "a smaller solver.tolerance continues it"
+    else:
+        more = "a larger solver.max_iterations continues it"
+    print(
+        f"already {summary['status']} after {summary['iterations']:,} iterations: nothing is "
+        f"changed; {more}, --fresh begins anew"
+    )
+    print(f"model: {path / 'model.safetensors'}; snapshots: python -m bigsvm.evaluate {path}")
+
+
 def warn_of_useless_model(outcome: Outcome, training: Training, display: Display) -> None:
     """Say so where the last model is worth little though nothing went wrong."""
     states = getattr(outcome.final, "classes", [outcome.final])

@@ -1,0 +1,49 @@
+"""A run that has ended: starting it again changes nothing, unless more is asked of it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bigsvm.config import SolverConfig
+    from bigsvm.solvers.class_states import ClassStates
+    from bigsvm.solvers.state import State
+    from bigsvm.training.run_dir import RunDir
+
+
+class AlreadyFinished(Exception):  # noqa: N818: it is no error
+    """The run has nothing left to do; `summary` says how it ended."""
+
+    def __init__(self, summary: dict[str, Any]) -> None:
+        super().__init__(summary["status"])
+        self.summary = summary
+
+
+def check_unfinished(
+    run_dir: RunDir, state: State | ClassStates, solver: SolverConfig, rounds: int
+) -> None:
+    """Raise `AlreadyFinished` where the run ended at `state`, its newest checkpoint, for good.
+
+    A converged run has work left only under a smaller tolerance or with more rounds; one that
+    reached max_iterations only under a larger limit.
+    """
+    summary: Any = None
+    with suppress(OSError, ValueError):  # none, or one that was cut off: the run was not over
+        summary = json.loads(run_dir.summary.read_text())
+    if not isinstance(summary, dict) or not run_dir.model.exists():
+        return
+    if summary.get("iterations") != state.iteration or summary.get("round", 1) < rounds:
+        return
+    converged = summary.get("status") == "converged" and _is_closed(summary, solver)
+    exhausted = summary.get("status") == "max_iterations" and state.reached(solver.max_iterations)
+    if converged or exhausted:
+        raise AlreadyFinished(summary)
+
+
+def _is_closed(summary: dict[str, Any], solver: SolverConfig) -> bool:
+    """Whether the recomputed gap at the end satisfies the stop rule of today."""
+    rule = solver.stop_rule
+    gap = summary.get("true_gap" if rule.absolute else "true_relative_gap")
+    return isinstance(gap, int | float) and gap <= (rule.absolute or rule.relative)
