@@ -4,25 +4,35 @@ Import `njit` from here rather than from numba. Left to itself, numba ends the p
 the folder of the package nor the user's cache folder can be written (containers, read-only images,
 services), and where the disk is full when a function has been compiled. A cache is a convenience:
 whatever is wrong with it, the worst that may happen is that code is compiled again.
+
+GNU OpenMP, numba's usual threading layer on Linux, ends a process that was forked from one with
+threads as soon as it starts a parallel loop (and `multiprocessing.Pool` then waits for ever). Such
+a process computes the same in one thread: see `parallel_njit` and `threads_lost`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property, update_wrapper
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
-from numba import config, njit
+import numba
+from llvmlite import binding, ir
+from numba import config, njit, types
 from numba.core import caching, dispatcher
+from numba.extending import intrinsic
 
 from bigsvm.core.errors import UserError
 
-__all__ = ["njit"]
+__all__ = ["njit", "parallel_njit", "threads_lost"]
 
 if config.DISABLE_JIT:  # type: ignore[attr-defined]
     raise UserError(
@@ -132,3 +142,61 @@ def _temporary_folder() -> Path | None:
 def _say(line: str) -> None:
     with suppress(OSError, ValueError):  # nobody reads it any more: no reason to stop
         print(line, file=sys.stderr, flush=True)
+
+
+# Not 0 in a process whose parent had the threads. Compiled code reads it under this name.
+_lost = ctypes.c_uint8(0)
+_LOST = "bigsvm_threads_lost"
+binding.add_symbol(_LOST, ctypes.addressof(_lost))
+
+
+def _after_fork() -> None:
+    with suppress(ValueError):  # no parallel loop has run yet: the process starts its own threads
+        # The other layers, and OpenMP elsewhere, start new threads after a fork.
+        if numba.threading_layer() == "omp" and sys.platform == "linux":
+            _lost.value = 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@intrinsic
+def threads_lost(typing_context):  # type: ignore[no-untyped-def]
+    """Whether compiled code must not run a parallel loop, the process being a forked one."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        flag = builder.module.globals.get(_LOST)
+        if flag is None:
+            flag = ir.GlobalVariable(builder.module, ir.IntType(8), _LOST)
+        return builder.trunc(builder.load(flag), ir.IntType(1))
+
+    return types.boolean(), generate
+
+
+def parallel_njit(**options: Any) -> Callable[[Any], _Parallel]:
+    """`njit(parallel=True)` of a function called from Python, which works in forked processes too.
+
+    There the same loops run one iteration after another. They give the same bits: no result in this
+    package depends on the number of threads.
+    """
+    return lambda function: _Parallel(function, options)
+
+
+class _Parallel:
+    def __init__(self, function: FunctionType, options: dict[str, Any]) -> None:
+        self.threaded = njit(parallel=True, **options)(function)
+        self._function = function
+        self._options = options
+        update_wrapper(self, function)
+
+    @cached_property
+    def serial(self) -> Any:
+        # The name keeps the two apart in the cache on disk, where options do not count.
+        f, name = self._function, f"{self._function.__name__}_serial"
+        twin = FunctionType(f.__code__, f.__globals__, name, f.__defaults__, f.__closure__)
+        twin.__qualname__, twin.__module__ = name, f.__module__
+        return njit(**self._options)(twin)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return (self.serial if _lost.value else self.threaded)(*arguments)

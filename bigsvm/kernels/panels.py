@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 from numba import get_num_threads, prange
 
-from bigsvm.core.compiled import njit
+from bigsvm.core.compiled import njit, parallel_njit
 from bigsvm.files.sealed import InPieces
 from bigsvm.kernels.tiles import (
     LANES,
@@ -226,7 +226,7 @@ def _tile(  # type: ignore[no-untyped-def]
 # would wait for the thread that shares its core with whoever reads the next chunk.
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel_njit(cache=True, nogil=True)
 def _columns(  # type: ignore[no-untyped-def]
     panels, packs, norms, row_norms, kind, gamma, coef0, degree, out, start, stop, slots, workers
 ):
@@ -258,7 +258,7 @@ def _columns(  # type: ignore[no-untyped-def]
             begin = take(taken, length)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel_njit(cache=True, nogil=True)
 def _products(  # type: ignore[no-untyped-def]
     panels,
     packs,
@@ -338,7 +338,7 @@ def add_to_weights(rows, coef, weights):  # type: ignore[no-untyped-def]
                 weights[c, k] = fused(coef[j, c], rows[j, k], weights[c, k])
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel_njit(cache=True, nogil=True)
 def _linear_products(panels, weights, out, start, stop):  # type: ignore[no-untyped-def]
     for p in prange(panels.shape[0]):
         sums = np.zeros(LANES)

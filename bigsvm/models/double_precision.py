@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numba import prange
 
-from bigsvm.core.compiled import njit
+from bigsvm.core.compiled import parallel_njit
 from bigsvm.kernels import NAMES, Kernel
 
 # exp(-t) is computed for t up to this and stays the same beyond: 2^-126, the least normal float32.
@@ -38,7 +38,7 @@ def precise_decisions(
     return _decisions(rows, np.ascontiguousarray(support_vectors), coef, *parameters)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@parallel_njit(cache=True, nogil=True)
 def _decisions(  # type: ignore[no-untyped-def]
     rows, support_vectors, coef, kind, gamma, coef0, degree
 ):

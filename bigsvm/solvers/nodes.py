@@ -7,7 +7,7 @@ from llvmlite import ir
 from numba import prange, types
 from numba.extending import intrinsic
 
-from bigsvm.core.compiled import njit
+from bigsvm.core.compiled import njit, threads_lost
 from bigsvm.kernels.tiles import everywhere
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT
 
@@ -81,7 +81,7 @@ def update_gradient(  # type: ignore[no-untyped-def]
     held = hold_out(gradient, role, signs, C, intercept, k_s, k_v, s, v, step)
     factors = step, np.float64(signs[s]), np.float64(signs[v]), intercept
     extremes = np.empty((3, -(-n // _BLOCK)))
-    if n < WORTH_THREADS:
+    if n < WORTH_THREADS or threads_lost():
         _sweep_all(gradient, role, signs, k_s, k_v, factors, extremes)
     else:
         _sweep_all_in_parallel(gradient, role, signs, k_s, k_v, factors, extremes)
