@@ -12,7 +12,7 @@ from io import TextIOWrapper
 from typing import NoReturn
 
 from bigsvm.core.errors import UserError
-from bigsvm.terminal.unheard import going_on_unheard
+from bigsvm.terminal.closed_output import tolerate_closed_output
 
 WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
 
@@ -40,7 +40,7 @@ def run(command: Callable[[Sequence[str] | None], int], argv: Sequence[str] | No
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be no text
     have_threads_wait_quietly()
-    with going_on_unheard():
+    with tolerate_closed_output():
         return _ended_in_order(command, argv)
 
 

@@ -20,7 +20,7 @@ from bigsvm.models.evaluation import (
     write_confusion,
     write_csv,
 )
-from bigsvm.terminal.progress import Progress, shown_progress, silent
+from bigsvm.terminal.progress import Progress, show_progress, silent
 
 if TYPE_CHECKING:
     from bigsvm.models.scoring import Spec
@@ -154,13 +154,13 @@ def _is_among(final: Path, snapshots: Sequence[Path]) -> bool:
 
 def draw(runs: Mapping[str, Run], changed: Sequence[Run], together: Path | None) -> None:
     """The picture of each run that changed, and the one of all runs where it is asked for."""
-    from bigsvm.models.pictures import draw_evolution
+    from bigsvm.models.plots import plot_evolution
 
     for label, run in runs.items():
         if run in changed:
-            draw_evolution(run.folder / "evolution.png", {label: run.rows})
+            plot_evolution(run.folder / "evolution.png", {label: run.rows})
     if together and changed:
-        draw_evolution(together, {label: run.rows for label, run in runs.items() if run.rows})
+        plot_evolution(together, {label: run.rows for label, run in runs.items() if run.rows})
 
 
 def evaluate_all(runs: Mapping[str, Run], picture: Path | None) -> None:
@@ -169,7 +169,7 @@ def evaluate_all(runs: Mapping[str, Run], picture: Path | None) -> None:
         if not run.folder.is_dir():
             raise UserError(f"{run.folder}: there is no such run directory; --follow waits for it")
     for label, run in runs.items():
-        with shown_progress() as progress:
+        with show_progress() as progress:
             if not run.evaluate_new(progress):
                 raise UserError(
                     f"{run.folder}: has neither snapshots nor a model yet; --follow waits for them"
@@ -275,9 +275,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         label: Run(folder, arguments.test)
         for label, folder in zip(labels, arguments.runs, strict=True)
     }
-    from bigsvm.terminal.compiling import announced
+    from bigsvm.terminal.compiling import notify_compilation
 
-    with announced():
+    with notify_compilation():
         (follow if arguments.follow else evaluate_all)(runs, picture)
     written = [path for run in runs.values() for path in run.written]
     print(f"written: {', '.join(map(str, [*written, *([picture] if picture else [])]))}")

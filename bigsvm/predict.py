@@ -15,15 +15,16 @@ from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes
 from bigsvm.prediction.inputs import Source, is_store, open_source
 from bigsvm.prediction.outputs import check_output, open_predictions
-from bigsvm.prepare import cleaning_up_when_terminated, options_from
+from bigsvm.prepare import options_from
 from bigsvm.readers import FORMATS, ReadOptions
 from bigsvm.stores.addresses import is_address, path_or_address
-from bigsvm.terminal.progress import Progress, shown_progress, silent
+from bigsvm.terminal.progress import Progress, show_progress, silent
+from bigsvm.terminal.signals import exit_on_sigterm
 
 if TYPE_CHECKING:
     from bigsvm.config import ClusterConfig
     from bigsvm.models.model import Model
-    from bigsvm.models.scoring import Decided
+    from bigsvm.models.scoring import ScoredChunk
 
 
 @dataclass(frozen=True)
@@ -117,17 +118,17 @@ def predict(
 
 def _decided(
     model: "Model", found: Source, cluster: "ClusterConfig | None", stack: ExitStack
-) -> "Iterator[Decided]":
+) -> "Iterator[ScoredChunk]":
     from bigsvm.models.scoring import Scorer, decided
 
     asked = Scorer([model]), found.pieces, found.name, model.scaling if found.raw else None
     if cluster is None:
         return decided(*asked)
     from bigsvm.cluster.start import connected
-    from bigsvm.prediction.cluster import decided_on
+    from bigsvm.prediction.cluster import score_on_cluster
 
     workers = stack.enter_context(connected(cluster, _say, lambda: False))
-    return decided(*asked) if workers is None else decided_on(workers, *asked)
+    return decided(*asked) if workers is None else score_on_cluster(workers, *asked)
 
 
 def _say(line: str) -> None:
@@ -196,13 +197,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         kept["cluster"] = cluster_config(arguments.cluster, arguments.set)
     elif arguments.set:
         raise UserError(f"--set {arguments.set[0]}: is for --cluster, which is not given")
-    from bigsvm.terminal.compiling import announced
+    from bigsvm.terminal.compiling import notify_compilation
 
-    with cleaning_up_when_terminated():
+    with exit_on_sigterm():
         if arguments.quiet:
             predict(*asked, **kept)
             return 0
-        with shown_progress() as progress, announced():
+        with show_progress() as progress, notify_compilation():
             summary = predict(*asked, **kept, progress=progress)
     print(summary)
     return 0

@@ -1,9 +1,7 @@
 """Raw files into a store: python -m bigsvm.prepare SOURCE STORE [options]."""
 
 import os
-import signal
 import sys
-import threading
 import time
 from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
@@ -33,7 +31,8 @@ from bigsvm.preparation.spill import Spill
 from bigsvm.readers import FORMATS
 from bigsvm.stores.store import WEIGHT
 from bigsvm.stores.writer import COMPRESSIONS, About, StoreWriter, check_target
-from bigsvm.terminal.progress import Progress, shown_progress, silent
+from bigsvm.terminal.progress import Progress, show_progress, silent
+from bigsvm.terminal.signals import exit_on_sigterm
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -285,35 +284,18 @@ def options_from(arguments: Namespace) -> PrepareOptions:
     return checked_options(given)
 
 
-@contextmanager
-def cleaning_up_when_terminated() -> Iterator[None]:
-    """Let SIGTERM unwind the stack like Ctrl-C does, so that temporary files go."""
-
-    def leave(number: int, frame: object) -> None:
-        sys.exit(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `python -m bigsvm.prepare`."""
     arguments = parse_arguments(argv)
     options = options_from(arguments)
     asked = (arguments.source, arguments.store, options, arguments.test_file)
-    from bigsvm.terminal.compiling import announced
+    from bigsvm.terminal.compiling import notify_compilation
 
-    with cleaning_up_when_terminated():
+    with exit_on_sigterm():
         if arguments.quiet:
             prepare(*asked, overwrite=arguments.overwrite)
             return 0
-        with shown_progress() as progress, announced():
+        with show_progress() as progress, notify_compilation():
             summary = prepare(*asked, progress=progress, overwrite=arguments.overwrite)
     print(summary)
     return 0

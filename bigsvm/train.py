@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bigsvm import cli
 from bigsvm.core.errors import ClusterLost, UserError
-from bigsvm.training.interruption import Interruption
+from bigsvm.terminal.signals import GracefulExit
 
 if TYPE_CHECKING:
     from bigsvm.config import Config
@@ -32,19 +32,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     began = time.monotonic()
     from bigsvm.config.file import load_config
-    from bigsvm.terminal.compiling import announced
+    from bigsvm.terminal.compiling import notify_compilation
 
     config = load_config(arguments.config, arguments.set)
     path = arguments.run_dir or Path(config.run.dir or f"runs/{arguments.config.stem}")
-    with Interruption().watched() as interruption, announced():
+    with GracefulExit().handle_signals() as graceful_exit, notify_compilation():
         try:
-            outcome = train(config, path, arguments.fresh, interruption, began)
+            outcome = train(config, path, arguments.fresh, graceful_exit, began)
         except ClusterLost:
-            if not interruption():
+            if not graceful_exit():
                 raise
             outcome = "interrupted"
     return (
-        0 if interruption.signal is None or outcome != "interrupted" else 128 + interruption.signal
+        0
+        if graceful_exit.signal is None or outcome != "interrupted"
+        else 128 + graceful_exit.signal
     )
 
 
@@ -74,7 +76,7 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
 
 
 def train(
-    config: "Config", path: Path, fresh: bool, interruption: Interruption, began: float
+    config: "Config", path: Path, fresh: bool, graceful_exit: GracefulExit, began: float
 ) -> str:
     """Train as configured in the run directory `path`; return the status."""
     from bigsvm.cluster.start import connected
@@ -84,16 +86,16 @@ def train(
     from bigsvm.preparation.data_sets import as_spec, located
     from bigsvm.stores.fingerprint import verified_fingerprint
     from bigsvm.stores.store import open_dataset
-    from bigsvm.terminal.display import TimeLeft, shown
-    from bigsvm.terminal.progress import shown_progress
+    from bigsvm.terminal.progress import show_progress
+    from bigsvm.training.build import build_training
+    from bigsvm.training.display import TimeLeft, open_display
     from bigsvm.training.finished import AlreadyFinished
-    from bigsvm.training.memory import refuse_large_chunks
+    from bigsvm.training.memory import check_chunk_size
     from bigsvm.training.run_dir import RunDir
-    from bigsvm.training.set_up import set_up
-    from bigsvm.training.summary import summarise, tell, tell_finished, warn_of_useless_model
+    from bigsvm.training.summary import print_finished, print_summary, summarise, warn_if_useless
 
     run_dir = RunDir(path)
-    with interruption.leaving_at_once(), shown_progress() as progress:
+    with graceful_exit.exit_immediately(), show_progress() as progress:
         data = located(config.data, progress)
     config = config.model_copy(update={"data": data})
     assert data.train is not None
@@ -102,33 +104,33 @@ def train(
     with (
         open_dataset(as_spec(data.train)) as dataset,
         run_dir.locked(),
-        shown(
+        open_display(
             TimeLeft(
                 solver.stop_rule,
                 solver.max_iterations * sums_of(dataset.classes),
                 solver.time_limit,
             )
         ) as display,
-        connected(config.cluster, display.say, interruption) as cluster,
+        connected(config.cluster, display.log, graceful_exit) as cluster,
     ):
         absences = dataset.absences()
         if test is not None:  # what is wrong with it is better known now than at the end
             with open_test_set(test, dataset) as test_set:
-                refuse_large_chunks(solver.memory_limit, test_set)
+                check_chunk_size(solver.memory_limit, test_set)
                 verified_fingerprint(test_set)
                 absences += test_set.absences()
         for line in absences:
-            display.say(f"warning: {line}")
+            display.log(f"warning: {line}")
         try:
-            training = set_up(
-                config, run_dir, dataset, display, interruption, began, fresh, cluster
+            training = build_training(
+                config, run_dir, dataset, display, graceful_exit, began, fresh, cluster
             )
         except AlreadyFinished as finished:
-            tell_finished(finished.summary, path)
+            print_finished(finished.summary, path)
             return str(finished.summary["status"])
         outcome = _run(training)
         if outcome.status != "interrupted":
-            warn_of_useless_model(outcome, training, display)
+            warn_if_useless(outcome, training, display)
         summary = summarise(training, outcome, dataset.classes)
         if outcome.status != "interrupted":
             # Of a converged model only: any other is the same file as the snapshot there.
@@ -139,7 +141,7 @@ def train(
             with _training_is_done(path):
                 summary["accuracy"] = accuracy(load_model(run_dir.model), test)
             run_dir.write_summary(summary)
-    tell(summary, path)
+    print_summary(summary, path)
     if cluster is not None and cluster.loss is not None:
         raise cluster.loss
     return outcome.status

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from bigsvm import cli
 from bigsvm.core.errors import ClusterLost
-from bigsvm.training.interruption import Interruption
+from bigsvm.terminal.signals import GracefulExit
 from bigsvm.training.run_dir import RunDir
 
 if TYPE_CHECKING:
     from bigsvm.config import Config
     from bigsvm.stores.store import Dataset
-    from bigsvm.tuning.cross_validation import Measures, Unit
-    from bigsvm.tuning.points import Points
-    from bigsvm.tuning.set_up import Tuning
+    from bigsvm.tuning.build import Tuning
+    from bigsvm.tuning.cross_validation import FoldResult, FoldTask
+    from bigsvm.tuning.results import ResultStore
     from bigsvm.tuning.table import Point
 
-    Source = Generator[tuple[Unit, Measures], None, None]
+    Source = Generator[tuple[FoldTask, FoldResult], None, None]
 
 SHOWN = 10
 EXAMPLES = """writes into the run directory tune.csv (a row for each algorithm, sigma and C),
@@ -61,22 +61,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     from bigsvm.config import TuneOptions
     from bigsvm.config.file import load_config
-    from bigsvm.terminal.compiling import announced
+    from bigsvm.terminal.compiling import notify_compilation
 
     config = load_config(arguments.config, arguments.set)
     config = config.model_copy(update={"tune": config.tune or TuneOptions()})
     run_dir = TuneDir(arguments.run_dir or Path(f"runs/{arguments.config.stem}-tune"))
-    with Interruption().watched() as interruption, announced():
+    with GracefulExit().handle_signals() as graceful_exit, notify_compilation():
         try:
-            whole = tune(config, run_dir, arguments.fresh, interruption)
+            whole = tune(config, run_dir, arguments.fresh, graceful_exit)
         except ClusterLost:
-            if not interruption():
+            if not graceful_exit():
                 raise
             whole = False
-    if whole or interruption.signal is None:
+    if whole or graceful_exit.signal is None:
         return 0
     print(f"saved in {run_dir.path}; the same command goes on from there")
-    return 128 + interruption.signal
+    return 128 + graceful_exit.signal
 
 
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
@@ -103,39 +103,39 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     return parser.parse_args(argv)
 
 
-def tune(config: "Config", run_dir: TuneDir, fresh: bool, interruption: Interruption) -> bool:
+def tune(config: "Config", run_dir: TuneDir, fresh: bool, graceful_exit: GracefulExit) -> bool:
     """Tune as configured in the run directory; return whether it came to the end."""
     from bigsvm.cluster.start import connected
     from bigsvm.preparation.data_sets import as_seen_from_anywhere, as_spec, located
     from bigsvm.stores.store import open_dataset
-    from bigsvm.terminal.progress import shown_progress
-    from bigsvm.tuning.points import Points
-    from bigsvm.tuning.set_up import set_up
+    from bigsvm.terminal.progress import show_progress
+    from bigsvm.tuning.build import build_tuning
+    from bigsvm.tuning.results import ResultStore
 
-    with interruption.leaving_at_once(), shown_progress() as progress:
+    with graceful_exit.exit_immediately(), show_progress() as progress:
         data = located(config.data, progress)
     assert data.train is not None
     with open_dataset(as_spec(data.train)) as dataset, run_dir.locked():
-        tuning = set_up(config, dataset)
+        tuning = build_tuning(config, dataset)
         for line in dataset.absences():
             _say(f"warning: {line}")
         shape = (len(tuning.grid.algorithms), len(tuning.grid.C))
-        points = Points(run_dir.points, tuning.identity, shape)
-        found = {} if fresh else points.load(tuning.units)
+        points = ResultStore(run_dir.points, tuning.identity, shape)
+        found = {} if fresh else points.load(tuning.tasks)
         if fresh:
             points.clear()
         run_dir.write_text(run_dir.config, config.to_yaml())
-        missing = [unit for unit in tuning.units if unit not in found]
+        missing = [task for task in tuning.tasks if task not in found]
         _say_what(tuning, dataset.d, len(found))
         if missing:
             store = as_seen_from_anywhere(data.train)
-            with connected(config.cluster, _say, interruption) as cluster:
+            with connected(config.cluster, _say, graceful_exit) as cluster:
                 if cluster is None:
-                    source = _in_threads(config, tuning, dataset, missing, interruption)
+                    source = _in_threads(config, tuning, dataset, missing, graceful_exit)
                 else:
-                    source = _on_cluster(cluster, store, tuning, missing, interruption)
+                    source = _on_cluster(cluster, store, tuning, missing, graceful_exit)
                 found |= _collected(source, tuning, points, len(found))
-    if len(found) < len(tuning.units):
+    if len(found) < len(tuning.tasks):
         return False
     _conclude(config, run_dir, tuning, found)
     return True
@@ -145,7 +145,7 @@ def _in_threads(
     config: "Config",
     tuning: "Tuning",
     dataset: "Dataset",
-    units: "list[Unit]",
+    tasks: "list[FoldTask]",
     interrupted: Callable[[], bool],
 ) -> "Source":
     import numpy as np
@@ -153,8 +153,8 @@ def _in_threads(
     from bigsvm.core.threads import available_threads
     from bigsvm.kernels import warm_up
     from bigsvm.solvers.whole_matrix import solve
+    from bigsvm.tuning.build import matrices_that_fit
     from bigsvm.tuning.local import validate_locally
-    from bigsvm.tuning.set_up import matrices_that_fit
 
     # Compiled or loaded before memory is counted.
     warm_up(tuning.grid.kernels[0])
@@ -164,7 +164,7 @@ def _in_threads(
         dataset.gather(tuning.index),
         tuning.split,
         tuning.grid,
-        units,
+        tasks,
         threads,
         matrices_that_fit(config, len(tuning.index), dataset.d),
         interrupted,
@@ -175,40 +175,40 @@ def _on_cluster(
     cluster: Any,
     store: Any,
     tuning: "Tuning",
-    units: "list[Unit]",
+    tasks: "list[FoldTask]",
     interrupted: Callable[[], bool],
 ) -> "Source":
     from bigsvm.tuning.dask import validate_on_cluster
 
     key = hashlib.sha256(json.dumps(tuning.identity).encode()).hexdigest()
     return validate_on_cluster(
-        cluster, key, store, tuning.index, tuning.split, tuning.grid, units, interrupted
+        cluster, key, store, tuning.index, tuning.split, tuning.grid, tasks, interrupted
     )
 
 
 def _collected(
-    source: "Source", tuning: "Tuning", points: "Points", before: int
-) -> "dict[Unit, Measures]":
-    """Save each unit as it comes, and show how far it has come."""
-    from bigsvm.terminal.progress import shown_progress
-    from bigsvm.tuning.cross_validation import refuse_overflow
+    source: "Source", tuning: "Tuning", points: "ResultStore", before: int
+) -> "dict[FoldTask, FoldResult]":
+    """Save each task as it comes, and show how far it has come."""
+    from bigsvm.terminal.progress import show_progress
+    from bigsvm.tuning.cross_validation import check_overflow
 
     found = {}
-    with shown_progress() as progress, closing(source):
-        progress("folds", before, len(tuning.units))
-        for unit, measures in source:
-            refuse_overflow(measures, unit, tuning.grid)
-            points.save(unit, measures)
-            found[unit] = measures
-            progress("folds", before + len(found), len(tuning.units))
+    with show_progress() as progress, closing(source):
+        progress("folds", before, len(tuning.tasks))
+        for task, result in source:
+            check_overflow(result, task, tuning.grid)
+            points.save(task, result)
+            found[task] = result
+            progress("folds", before + len(found), len(tuning.tasks))
     return found
 
 
 def _conclude(
-    config: "Config", run_dir: TuneDir, tuning: "Tuning", found: "dict[Unit, Measures]"
+    config: "Config", run_dir: TuneDir, tuning: "Tuning", found: "dict[FoldTask, FoldResult]"
 ) -> None:
     """The table, the pictures, the best config, and what there is to say of them."""
-    from bigsvm.tuning.heat_map import draw_heat_map
+    from bigsvm.tuning.heat_map import plot_heat_map
     from bigsvm.tuning.table import HEADING, edges_reached, line, points_of, ranked, write_table
 
     grid, options = tuning.grid, tuning.options
@@ -217,7 +217,7 @@ def _conclude(
     order = ranked(table, options.metric)
     for algorithm in grid.algorithms:
         of_algorithm = [point for point in order if point.algorithm == algorithm]
-        draw_heat_map(run_dir.heat_map(algorithm), of_algorithm, of_algorithm[0], options.metric)
+        plot_heat_map(run_dir.heat_map(algorithm), of_algorithm, of_algorithm[0], options.metric)
         if len(grid.algorithms) > 1:
             path = run_dir.path / f"best-{algorithm}.yaml"
             run_dir.write_text(path, _as_config(config, of_algorithm[0], run_dir))
@@ -257,7 +257,7 @@ def _say_what(tuning: "Tuning", features: int, there: int) -> None:
         f"{options.max_iterations:,} iterations each (tune.max_iterations)"
     )
     if there:
-        _say(f"going on: {there} of {len(tuning.units)} folds are there already")
+        _say(f"going on: {there} of {len(tuning.tasks)} folds are there already")
 
 
 def _say(message: str) -> None:

@@ -13,7 +13,7 @@ from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.core.labels import signs_of
 from bigsvm.core.stop_rule import StopRule
-from bigsvm.estimator.fit import FitOptions, fit_signs
+from bigsvm.estimator.fit import FitOptions, fit_binary
 from bigsvm.estimator.fit_classes import fit_classes
 from bigsvm.kernels import Kernel
 from bigsvm.solvers import in_turns
@@ -223,7 +223,7 @@ def test_fit_classes_is_fit_signs_for_each(schedule):
     options = FitOptions(RBF, 1.0, "mfw", schedule, PAPER, MEMORY, 3)
     fits = fit_classes(backend, y, 10, options, lambda states: None)
     for k, fitted in enumerate(fits):
-        expected = fit_signs(backend, signs_of(y, k), options, lambda state: None)
+        expected = fit_binary(backend, signs_of(y, k), options, lambda state: None)
         assert fitted.alpha.tobytes() == expected.alpha.tobytes()
         assert (fitted.iterations, fitted.status) == (expected.iterations, "converged")
         assert fitted.gap == expected.gap

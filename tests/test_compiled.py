@@ -17,7 +17,7 @@ from bigsvm.stores.checksum import _add, checksum
 
 # What each of them imports once it is at work.
 AT_WORK = (
-    "bigsvm.training.set_up",
+    "bigsvm.training.build",
     "bigsvm.tuning.local",
     "bigsvm.tuning.dask",
     "bigsvm.models.scoring",

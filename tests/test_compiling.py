@@ -17,14 +17,14 @@ from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.steps import steps
 from bigsvm.terminal import compiling
-from bigsvm.terminal.compiling import announced
+from bigsvm.terminal.compiling import notify_compilation
 
 
 def test_it_is_said_once_and_only_while_compiling(
     capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiling, "SECONDS_UNTOLD", 0.0)
-    with announced():
+    with notify_compilation():
         time.sleep(0.1)
         assert capsys.readouterr().err == ""
         for _ in range(2):

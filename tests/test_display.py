@@ -6,16 +6,16 @@ from types import SimpleNamespace
 import pytest
 
 from bigsvm.core.stop_rule import StopRule
-from bigsvm.terminal.display import Report, TimeLeft, as_line
-from bigsvm.terminal.progress import shown_progress
+from bigsvm.terminal.progress import show_progress
+from bigsvm.training.display import Report, TimeLeft, format_report
 
 REPORT = Report(440, 0, 2e-3, 0.01, 0.1, 60, 50, 9.2, 0)
 
 
 def test_a_line_leaves_out_what_is_not_known_yet() -> None:
-    first = as_line(REPORT, TimeLeft(StopRule(relative=1e-3), 1000, None).rate, math.inf)
+    first = format_report(REPORT, TimeLeft(StopRule(relative=1e-3), 1000, None).rate, math.inf)
     assert first.endswith("working      60  9 s gone")
-    assert as_line(REPORT, 100.0, 70.0).endswith("100 it/s  9 s gone, about 70 s left")
+    assert format_report(REPORT, 100.0, 70.0).endswith("100 it/s  9 s gone, about 70 s left")
 
 
 def test_progress_tells_the_time_left(
@@ -26,7 +26,7 @@ def test_progress_tells_the_time_left(
     monkeypatch.setattr(
         "bigsvm.terminal.progress.time", SimpleNamespace(monotonic=lambda: next(clock))
     )
-    with shown_progress() as progress:
+    with show_progress() as progress:
         progress("folds", 4, 100)
         progress("folds", 24, 100)
     assert capsys.readouterr().err.splitlines() == [

@@ -39,7 +39,7 @@ def german(data_dir: Path) -> Given:
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that 400 rows are several chunks, and many hot sets."""
     monkeypatch.setattr("bigsvm.stores.rows.CHUNK_BYTES", 60 * 24 * 4)
-    monkeypatch.setattr("bigsvm.estimator.outside_rows.CHUNK_BYTES", 60 * 24 * 4)
+    monkeypatch.setattr("bigsvm.estimator.out_of_core.CHUNK_BYTES", 60 * 24 * 4)
     monkeypatch.setattr("bigsvm.estimator.options.HOT_SET", 16)
 
 

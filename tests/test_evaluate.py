@@ -19,7 +19,7 @@ from bigsvm.kernels import block_of
 from bigsvm.models import evaluation
 from bigsvm.models.evaluation import evaluate_snapshots
 from bigsvm.models.model import load_model
-from bigsvm.models.pictures import accuracy_range
+from bigsvm.models.plots import accuracy_range
 from bigsvm.models.scores import scores_of
 from bigsvm.models.scoring import Scorer, accuracy, decided, pieces_of
 from bigsvm.stores.store import Dataset, open_dataset

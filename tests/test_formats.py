@@ -34,7 +34,7 @@ READ = {kind: {int(name.split()[-1]) for name in names} for kind, names in WRITT
 KEPT = sorted(FORMATS.glob("*.safetensors"))
 
 
-def latest(folder: Path) -> checkpoint.Saved | None:
+def latest(folder: Path) -> checkpoint.Checkpoint | None:
     path = next(folder.glob("checkpoint-*.safetensors"))
     identity = read_sealed(path)[1]["identity"]
     return Checkpoints(folder, identity, 2).latest()

@@ -8,11 +8,11 @@ import pytest
 
 TWICE = """
 import signal
-from bigsvm.training.interruption import Interruption
+from bigsvm.terminal.signals import GracefulExit
 
-with Interruption().watched() as interruption:
+with GracefulExit().handle_signals() as graceful_exit:
     {inside}
-    assert interruption()
+    assert graceful_exit()
 {after}
 print("still here")
 """

@@ -18,8 +18,8 @@ from bigsvm.models.model import Model, load_model
 from bigsvm.prepare import prepare
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import open_dataset
-from bigsvm.training import model_factory
-from bigsvm.training.model_factory import ModelFactory
+from bigsvm.training import snapshots as model_factory
+from bigsvm.training.snapshots import SnapshotWriter
 
 KERNEL = Kernel("rbf", 0.5)
 CHUNK = 64
@@ -47,7 +47,7 @@ def test_in_pieces_the_bytes_are_those_of_the_whole(
         rows = data.read(0, data.n)
         backend = Watched(rows, KERNEL)
         backend.asked = []
-        factory = ModelFactory(data, backend, asdict(KERNEL), {"algorithm": "mfw"})
+        factory = SnapshotWriter(data, backend, asdict(KERNEL), {"algorithm": "mfw"})
         factory.save(state, problem, tmp_path / "pieces")
         whole = Model(
             rows[support], coef, support, asdict(KERNEL), data.classes, data.scaling,
@@ -70,7 +70,7 @@ def test_the_last_model_is_not_made_of_rows_that_have_changed(tmp_path: Path) ->
     with open_dataset(tmp_path / "s.zarr") as data:
         verified_fingerprint(data)
         backend = LocalBackend(data, KERNEL, 0)
-        factory = ModelFactory(data, backend, asdict(KERNEL), {"algorithm": "mfw"})
+        factory = SnapshotWriter(data, backend, asdict(KERNEL), {"algorithm": "mfw"})
         factory.save(state, problem, tmp_path / "model", is_last=True)
         chunk = tmp_path / "s.zarr" / "train" / "X" / "c" / "1" / "0"
         rows = np.fromfile(chunk, np.float32)

@@ -7,7 +7,7 @@ import pytest
 from problems import absolute, named, problem_of, random_problem
 
 from bigsvm.backends.in_memory import InMemoryBackend
-from bigsvm.estimator.fit import FitOptions, fit_signs
+from bigsvm.estimator.fit import FitOptions, fit_binary
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
@@ -79,7 +79,7 @@ def test_it_ends_where_an_ordinary_fit_ends():
     x, y = random_problem(np.random.default_rng(5), 3000, 4)
     found = solve(kernel_matrix(RBF, x), y, [10.0], "mfw", PAPER)
     options = FitOptions(RBF, 10.0, "mfw", "exact", PAPER, 2**30, 0)
-    fitted = fit_signs(InMemoryBackend(x, RBF), y, options, lambda state: None)
+    fitted = fit_binary(InMemoryBackend(x, RBF), y, options, lambda state: None)
     assert np.array_equal(found.alpha[0], fitted.alpha)
     assert found.iterations[0] == fitted.iterations
     assert found.gap[0] == pytest.approx(fitted.gap, abs=1e-12)

@@ -13,7 +13,7 @@ from bigsvm.cluster.workers import POLL_SECONDS, Cluster
 from bigsvm.config import ClusterConfig
 from bigsvm.core.errors import ClusterLost, UserError
 from bigsvm.stores.place import one_line
-from bigsvm.terminal.display import as_time
+from bigsvm.terminal.progress import format_duration
 
 if TYPE_CHECKING:
     from distributed import Client, Security
@@ -150,7 +150,7 @@ def _address_in(
     deadline = time.monotonic() + limit
     written_by = time.monotonic() + _WRITING_SECONDS
     if not path.exists():
-        say(f"waiting for {path}, at most {as_time(limit)} (cluster.wait_limit)")
+        say(f"waiting for {path}, at most {format_duration(limit)} (cluster.wait_limit)")
     while True:
         try:
             return str(json.loads(path.read_text())["address"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bigsvm.cluster.heartbeats import Heartbeats
 from bigsvm.core.errors import ClusterLost, UserError
 from bigsvm.stores.place import one_line
-from bigsvm.terminal.display import as_time
+from bigsvm.terminal.progress import format_duration
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -71,7 +71,7 @@ class Cluster:
     def wait_for(self, count: int) -> None:
         """Wait until there are so many workers."""
         deadline = time.monotonic() + self._wait_limit
-        limit = as_time(self._wait_limit)
+        limit = format_duration(self._wait_limit)
         if len(self._ask(self._client.nthreads)) < count:
             plural = "s" if count > 1 else ""
             self._say(f"waiting for {count} worker{plural}, at most {limit} (cluster.wait_limit)")
@@ -244,13 +244,15 @@ class Cluster:
         """There is no worker: bear it for a while."""
         if self._alone_since is None:
             self._alone_since = time.monotonic()
-            limit = as_time(self._wait_limit)
+            limit = format_duration(self._wait_limit)
             self._say(f"no workers left; waiting for some, at most {limit} (cluster.wait_limit)")
         if self._interrupted():
             raise self._lost("interrupted while waiting for workers")
         self._revive()
         if time.monotonic() - self._alone_since >= self._wait_limit:
-            raise self._lost(f"no workers for {as_time(self._wait_limit)} (cluster.wait_limit)")
+            raise self._lost(
+                f"no workers for {format_duration(self._wait_limit)} (cluster.wait_limit)"
+            )
 
     def _welcome_back(self, count: int) -> None:
         if self._alone_since is not None:

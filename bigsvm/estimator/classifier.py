@@ -16,14 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.backends import Backend
 from bigsvm.config import TOLERANCE
-from bigsvm.estimator.fit import FitOptions, Fitted, fit_signs
+from bigsvm.estimator.fit import FitOptions, Fitted, fit_binary
 from bigsvm.estimator.fit_classes import fit_classes
 from bigsvm.estimator.options import fit_options
-from bigsvm.estimator.outside_rows import is_store
+from bigsvm.estimator.out_of_core import is_store
 from bigsvm.estimator.rows import labels_to_test, rows_to_fit, rows_to_predict
-from bigsvm.estimator.watch import Progress, Watch
+from bigsvm.estimator.stop_monitor import Progress, StopMonitor
 from bigsvm.kernels import block_of, products
-from bigsvm.terminal.ctrl_c import noted_ctrl_c
+from bigsvm.terminal.signals import defer_interrupt
 
 if TYPE_CHECKING:
     from bigsvm.models.model import Model
@@ -220,15 +220,15 @@ class BigSVC(ClassifierMixin, BaseEstimator):
             backend, memory = rows.backend(options, sums)
             options = replace(options, memory=memory)
             starts = self._starts(len(y), classes)
-            with noted_ctrl_c() as interrupted:
-                watch = Watch(self, began, interrupted)
+            with defer_interrupt() as interrupted:
+                monitor = StopMonitor(self, began, interrupted)
                 told = self.callback is not None
                 if sums == 1:
                     signs = np.where(which == 1, 1, -1).astype(np.int8)
                     start = starts[0] if starts is not None else None
-                    fits = [fit_signs(backend, signs, options, watch, start, told)]
+                    fits = [fit_binary(backend, signs, options, monitor, start, told)]
                 else:
-                    fits = fit_classes(backend, which, sums, options, watch, starts, told)
+                    fits = fit_classes(backend, which, sums, options, monitor, starts, told)
             self.classes_ = classes
             self._keep(fits, which, backend, options)
         return self

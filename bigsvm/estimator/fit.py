@@ -105,7 +105,7 @@ class Fitted:
     useless: str | None = None
 
 
-def fit_signs(
+def fit_binary(
     backend: Backend,
     signs: np.ndarray,
     options: FitOptions,

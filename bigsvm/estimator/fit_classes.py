@@ -26,7 +26,7 @@ def fit_classes(
 ) -> list[Fitted]:
     """Train each class against the rest; all share every kernel value.
 
-    Each comes to the alpha that `fit_signs` gives for that class alone, bit for bit.
+    Each comes to the alpha that `fit_binary` gives for that class alone, bit for bit.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def fit_classes(
     starts : (n,) float64 each, optional
         For each class the alpha to go on from.
     every_step : bool
-        As for `fit_signs`.
+        As for `fit_binary`.
 
     Returns
     -------

@@ -17,11 +17,11 @@ from bigsvm.core.errors import UserError
 from bigsvm.core.labels import as_array, plain
 from bigsvm.estimator.dense import Spread, dense_rows
 from bigsvm.estimator.fit import FitOptions
-from bigsvm.estimator.outside_rows import (
-    is_outside,
+from bigsvm.estimator.out_of_core import (
+    is_out_of_core,
     is_store,
     look_through,
-    open_outside,
+    open_out_of_core,
     places_of,
 )
 from bigsvm.models.scoring import effective
@@ -54,7 +54,7 @@ class Rows(Protocol):
         """All rows in order, some at a time: the number of the first, and they as float32."""
 
 
-class RowsInMemory:
+class InMemoryRows:
     """Rows of an array, dense or sparse."""
 
     def __init__(self, X: Any) -> None:
@@ -84,7 +84,7 @@ class RowsInMemory:
             yield start, dense_rows(self._given[start : start + ROWS_AT_A_TIME], start)
 
 
-class RowsOutside:
+class OutOfCoreRows:
     """Rows of a data set: chunks are read when they are wanted, and kept while memory allows."""
 
     def __init__(self, dataset: Dataset) -> None:
@@ -126,15 +126,15 @@ def rows_to_fit(given: BigSVC, X: Any, y: Any) -> Iterator[tuple[Rows, np.ndarra
 
     Sets what an estimator knows of its rows: `n_features_in_`, `feature_names_in_`, `scaling_`.
     """
-    if not is_outside(X):
+    if not is_out_of_core(X):
         X, y = validate_data(given, X, y, ensure_min_samples=1, **_ACCEPTED)
         given.scaling_ = None
         with _mistakes_as_value_errors():
-            yield RowsInMemory(X), y
+            yield InMemoryRows(X), y
         return
     from_store = y is None and is_store(X)
-    with _mistakes_as_value_errors(), open_outside(X, from_store) as dataset:
-        rows = RowsOutside(dataset)
+    with _mistakes_as_value_errors(), open_out_of_core(X, from_store) as dataset:
+        rows = OutOfCoreRows(dataset)
         if from_store:
             y = as_array(dataset.classes)[places_of(dataset)]
         elif y is not None:
@@ -151,11 +151,11 @@ def rows_to_fit(given: BigSVC, X: Any, y: Any) -> Iterator[tuple[Rows, np.ndarra
 @contextmanager
 def rows_to_predict(given: BigSVC, X: Any) -> Iterator[Rows]:
     """Rows as `BigSVC.decision_function` takes them, if they are like those of the training."""
-    if not is_outside(X):
-        yield RowsInMemory(validate_data(given, X, reset=False, **_ACCEPTED))
+    if not is_out_of_core(X):
+        yield InMemoryRows(validate_data(given, X, reset=False, **_ACCEPTED))
         return
-    with _mistakes_as_value_errors(), open_outside(X, testing=True) as dataset:
-        rows, path = RowsOutside(dataset), dataset.path
+    with _mistakes_as_value_errors(), open_out_of_core(X, testing=True) as dataset:
+        rows, path = OutOfCoreRows(dataset), dataset.path
         if dataset.d != given.n_features_in_:
             raise ValueError(
                 f"{path} has {dataset.d} features, but BigSVC is expecting "
@@ -178,7 +178,7 @@ def labels_to_test(given: BigSVC, X: Any) -> np.ndarray:
     classes = tuple(plain(label) for label in given.classes_)
     with (
         _mistakes_as_value_errors(),
-        open_outside(X, True, testing=True, classes=classes) as dataset,
+        open_out_of_core(X, True, testing=True, classes=classes) as dataset,
     ):
         return given.classes_[places_of(dataset)]
 

@@ -45,7 +45,7 @@ class Piece(NamedTuple):
     codes: np.ndarray | None
 
 
-class Decided(NamedTuple):
+class ScoredChunk(NamedTuple):
     """The decision values of a piece: (models, rows), or (models, rows, classes) of more than two.
 
     `codes` are those of its labels.
@@ -88,7 +88,7 @@ class Scorer:
             self._coef[np.searchsorted(known, index, sorter=order), place] = coef
 
     def decisions(self, block: Block) -> np.ndarray:
-        """The decision values of scaled rows; see `Decided`."""
+        """The decision values of scaled rows; see `ScoredChunk`."""
         known, models, width = self._coef.shape
         rows = block.stop - block.start
         coef = self._coef.reshape(known, models * width)
@@ -99,7 +99,7 @@ class Scorer:
 
 def decided(
     scorer: Scorer, pieces: Iterator[Piece], where: str, scaling: Scaling | None = None
-) -> Iterator[Decided]:
+) -> Iterator[ScoredChunk]:
     """Score all pieces, each read and laid out in the background while the last is computed.
 
     Parameters
@@ -125,7 +125,7 @@ def decided(
         codes, block = found
         decisions = scorer.decisions(block)
         refuse_infinite(decisions, block.start, where)
-        yield Decided(block.start, block.stop, codes, decisions)
+        yield ScoredChunk(block.start, block.stop, codes, decisions)
 
 
 def ready(pieces: Iterator[Piece], where: str, scaling: Scaling | None) -> Iterator[Piece]:

@@ -15,7 +15,7 @@ import numpy as np
 from bigsvm.backends.worker import other_software, software
 from bigsvm.cluster.workers import Cluster, Sent
 from bigsvm.core.scaling import Scaling
-from bigsvm.models.scoring import Decided, Piece, Scorer, ready, refuse_infinite
+from bigsvm.models.scoring import Piece, ScoredChunk, Scorer, ready, refuse_infinite
 from bigsvm.prediction import worker as predict_worker
 from bigsvm.stores.prefetch import prefetched
 
@@ -70,13 +70,13 @@ class ClusterScorer:
         return np.concatenate(answers, axis=1)
 
 
-def decided_on(
+def score_on_cluster(
     cluster: Cluster,
     scorer: Scorer,
     pieces: Iterator[Piece],
     where: str,
     scaling: Scaling | None = None,
-) -> Iterator[Decided]:
+) -> Iterator[ScoredChunk]:
     """Score all pieces on a cluster; the same values, in the same order, as `scoring.decided`.
 
     Parameters
@@ -88,7 +88,7 @@ def decided_on(
 
     Yields
     ------
-    Decided
+    ScoredChunk
         One for each piece.
     """
     workers = ClusterScorer(cluster, scorer)
@@ -119,9 +119,9 @@ def _grouped(pieces: Iterator[Piece], workers: ClusterScorer) -> Iterator[list[P
         yield together
 
 
-def _finished(round: Round, workers: ClusterScorer, where: str) -> Iterator[Decided]:
+def _finished(round: Round, workers: ClusterScorer, where: str) -> Iterator[ScoredChunk]:
     decisions = workers.receive(round.rows, round.sent)
     first = round.pieces[0][0]
     refuse_infinite(decisions, first, where)
     for start, stop, codes in round.pieces:
-        yield Decided(start, stop, codes, decisions[:, start - first : stop - first])
+        yield ScoredChunk(start, stop, codes, decisions[:, start - first : stop - first])

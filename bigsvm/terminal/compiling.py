@@ -43,7 +43,7 @@ class _Compiling(event.Listener):
 
 
 @contextmanager
-def announced() -> Iterator[None]:
+def notify_compilation() -> Iterator[None]:
     """Say once, on stderr, that code is being compiled, if that takes a second or more in all."""
     with event.install_listener("numba:compile", _Compiling()):
         yield

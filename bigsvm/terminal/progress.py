@@ -5,11 +5,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from bigsvm.terminal.display import as_time
-
 Progress = Callable[[str, int, int | None], None]  # (what is being done, done, in all if known)
 
 SECONDS_BETWEEN_LINES = 10.0
+
+
+def format_duration(seconds: float) -> str:
+    """Like 45 s, 12 min, 3.2 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def silent(what: str, done: int, total: int | None) -> None:
@@ -17,7 +22,7 @@ def silent(what: str, done: int, total: int | None) -> None:
 
 
 @contextmanager
-def shown_progress() -> Iterator[Progress]:
+def show_progress() -> Iterator[Progress]:
     """Yield a Progress that shows itself on stderr."""
     if sys.stderr.isatty():
         with _bars() as progress:
@@ -62,7 +67,7 @@ def _lines() -> Progress:
             in_all = "" if total is None else f" of {total:,}"
             if total is not None and done > first:
                 left = (now - since) * (total - done) / (done - first)
-                in_all += f", about {as_time(left)} left"
+                in_all += f", about {format_duration(left)} left"
             print(f"{what}: {done:,}{in_all}", file=sys.stderr, flush=True)
 
     return show

@@ -24,7 +24,7 @@ NUMBERS = tuple(field.name for field in fields(State) if field.name not in ARRAY
 
 
 @dataclass(frozen=True)
-class Saved:
+class Checkpoint:
     """A checkpoint that was read back."""
 
     state: State | ClassStates
@@ -33,7 +33,7 @@ class Saved:
     kernel_values: int
 
 
-class OtherVersion(UserError):
+class IncompatibleCheckpoint(UserError):
     """A checkpoint that is whole, and that this version does not understand."""
 
 
@@ -83,7 +83,7 @@ class Checkpoints:
         for other in paths[: max(0, newest - self._keep)] + paths[newest:]:
             other.unlink()
 
-    def latest(self) -> Saved | None:
+    def latest(self) -> Checkpoint | None:
         """The newest checkpoint that is whole; damaged ones are named, and passed over."""
         if not self._folder.is_dir():
             return None
@@ -92,7 +92,7 @@ class Checkpoints:
         for path in reversed(paths):
             try:
                 saved = _read(path)
-            except OtherVersion:
+            except IncompatibleCheckpoint:
                 raise  # going back to the one before, or to the start, would throw work away
             except UserError as damage:
                 last = path == paths[0]
@@ -101,11 +101,11 @@ class Checkpoints:
                 continue
             if saved.identity != self._identity and self._never_took_a_step(saved):
                 return None
-            refuse_another(saved.identity, self._identity, path.parent.parent)
+            check_same_run(saved.identity, self._identity, path.parent.parent)
             return saved
         return None
 
-    def _never_took_a_step(self, saved: Saved) -> bool:
+    def _never_took_a_step(self, saved: Checkpoint) -> bool:
         """Whether nothing is lost where the run begins anew with a corrected config."""
         run = self._folder.parent
         models = [*run.glob("snapshots/model-*.safetensors"), *run.glob("model.safetensors")]
@@ -116,7 +116,7 @@ class Checkpoints:
         return sorted(paths, key=lambda path: (len(path.name), path.name))
 
 
-def refuse_another(found: Any, wanted: dict[str, Any], folder: Path) -> None:
+def check_same_run(found: Any, wanted: dict[str, Any], folder: Path) -> None:
     """A UserError that names in what the identity found in a run directory is not the wanted."""
     if not isinstance(found, dict):
         raise UserError(f"{folder}: does not say what it is a run of; use another --run-dir")
@@ -132,7 +132,7 @@ def refuse_another(found: Any, wanted: dict[str, Any], folder: Path) -> None:
         )
 
 
-def refuse_other_roles(
+def check_same_problem(
     state: State | ClassStates, problem: Problem | OneVsRest, folder: Path
 ) -> None:
     """Refuse a state in which other patterns take no part than in the problem."""
@@ -155,7 +155,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 
-def _read(path: Path) -> Saved:
+def _read(path: Path) -> Checkpoint:
     arrays, about = read_sealed(path)
     found = str(about.get("format"))
     if found not in (FORMAT, MANY_CLASSES):
@@ -180,7 +180,7 @@ def _read(path: Path) -> Saved:
             ]
             state = ClassStates(states, about["passes"])
         _check_content(path, state, about)
-        return Saved(state, about["identity"], about["seconds"], about.get("kernel_values", 0))
+        return Checkpoint(state, about["identity"], about["seconds"], about.get("kernel_values", 0))
     except (LookupError, TypeError) as problem:
         raise _other_version(path, f"not quite {found}: {problem}") from problem
 
@@ -251,8 +251,8 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
     return {key: values for key, values in arrays.items() if values is not None}
 
 
-def _other_version(path: Path, found: str) -> OtherVersion:
-    return OtherVersion(
+def _other_version(path: Path, found: str) -> IncompatibleCheckpoint:
+    return IncompatibleCheckpoint(
         f"{path}: was written by another version of bigsvm ({found}; this one writes {FORMAT} and "
         f"{MANY_CLASSES}); finish the run with that version, or use another --run-dir, or --fresh "
         "to begin anew"

@@ -12,11 +12,11 @@ from bigsvm.config import RunConfig, SolverConfig
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.reweight import Reweighting
-from bigsvm.terminal.display import Display, Report
 from bigsvm.training.checkpoint import Checkpoints
+from bigsvm.training.display import Display, Report
 from bigsvm.training.memory import resident_set
-from bigsvm.training.model_factory import ModelFactory
 from bigsvm.training.run_dir import RunDir
+from bigsvm.training.snapshots import SnapshotWriter
 
 REPORT_SECONDS = 0.5
 Iterate = Any  # a `State`, or where there are more than two classes their `ClassStates`
@@ -64,7 +64,7 @@ class Training:
     run_dir: RunDir
     checkpoints: Checkpoints
     display: Display
-    models: ModelFactory
+    models: SnapshotWriter
     interrupted: Callable[[], bool]
     seconds_before: float = 0.0
     began: float = field(default_factory=time.monotonic)
@@ -131,7 +131,7 @@ class Training:
             return False
         assert isinstance(self.problem, Problem)
         self.state = self.reweighting.next_round(self.problem, solved)
-        self.display.say(f"round {self.state.round} begins at iteration {solved.iteration:,}")
+        self.display.log(f"round {self.state.round} begins at iteration {solved.iteration:,}")
         self._checkpoint()
         return True
 

@@ -61,7 +61,7 @@ def _chunk_bytes(dataset: Dataset) -> int:
     return max(dataset.stored_chunk_bytes, 4 * dataset.chunk_rows * dataset.d)
 
 
-def refuse_large_chunks(limit: int, dataset: Dataset) -> None:
+def check_chunk_size(limit: int, dataset: Dataset) -> None:
     """Refuse chunks that take more than the limit when they are read for the first time.
 
     Before there is anything to plan the memory of a training for, all rows are read once, to be

@@ -6,7 +6,7 @@ from typing import Any
 from bigsvm.core.labels import Classes
 from bigsvm.solvers.diagnosis import diagnose
 from bigsvm.solvers.one_vs_rest import OneVsRest
-from bigsvm.terminal.display import Display
+from bigsvm.training.display import Display
 from bigsvm.training.loop import Outcome, Training
 from bigsvm.training.memory import peak_resident_set
 
@@ -64,7 +64,7 @@ def _by_class(training: Training, outcome: Outcome, labels: Classes) -> list[dic
     return facts
 
 
-def tell(summary: dict[str, Any], path: Path) -> None:
+def print_summary(summary: dict[str, Any], path: Path) -> None:
     """Print what a user wants to know."""
     accuracy = summary.get("accuracy")
     print(
@@ -88,7 +88,7 @@ def tell(summary: dict[str, Any], path: Path) -> None:
         print(f"model: {path / 'model.safetensors'}; snapshots: python -m bigsvm.evaluate {path}")
 
 
-def tell_finished(summary: dict[str, Any], path: Path) -> None:
+def print_finished(summary: dict[str, Any], path: Path) -> None:
     """Say that a run has nothing left to do, and what would give it something."""
     if summary["status"] == "converged":
         more = "a smaller solver.tolerance continues it"
@@ -101,10 +101,10 @@ def tell_finished(summary: dict[str, Any], path: Path) -> None:
     print(f"model: {path / 'model.safetensors'}; snapshots: python -m bigsvm.evaluate {path}")
 
 
-def warn_of_useless_model(outcome: Outcome, training: Training, display: Display) -> None:
+def warn_if_useless(outcome: Outcome, training: Training, display: Display) -> None:
     """Say so where the last model is worth little though nothing went wrong."""
     states = getattr(outcome.final, "classes", [outcome.final])
     problems = getattr(training.problem, "classes", [training.problem])
     found = diagnose(states, problems, outcome.status == "converged")
     if found is not None:
-        display.say(f"warning: {found}")
+        display.log(f"warning: {found}")

@@ -12,11 +12,11 @@ from bigsvm.kernels import Kernel
 from bigsvm.solvers.whole_matrix import OVERFLOWED, solve
 
 # What is known of each training, as whole numbers: arrays (algorithm, C).
-MEASURED = ("right_negative", "right_positive", "support", "working", "iterations", "status")
-Measures = dict[str, np.ndarray]
+COUNTS = ("right_negative", "right_positive", "support", "working", "iterations", "status")
+FoldResult = dict[str, np.ndarray]
 
 
-class Unit(NamedTuple):
+class FoldTask(NamedTuple):
     """The least that is computed, and saved, at once: a fold under one kernel."""
 
     kernel: int
@@ -90,7 +90,7 @@ class Split:
 
 def validate_fold(
     matrix: np.ndarray, split: Split, fold: int, grid: Grid, stop: np.ndarray | None = None
-) -> Measures:
+) -> FoldResult:
     """Train on all folds but one, and count what the models get right of that one.
 
     Every pattern of that one counts the same there, whatever its weight in the trainings: so does
@@ -111,15 +111,14 @@ def validate_fold(
         right = (~chosen[:, negative]).sum(1), chosen[:, positive].sum(1)
         rows.append((*right, found.support, found.working, found.iterations, found.status))
     return {
-        name: np.array([row[place] for row in rows], np.int64)
-        for place, name in enumerate(MEASURED)
+        name: np.array([row[place] for row in rows], np.int64) for place, name in enumerate(COUNTS)
     }
 
 
-def refuse_overflow(measures: Measures, unit: Unit, grid: Grid) -> None:
+def check_overflow(result: FoldResult, task: FoldTask, grid: Grid) -> None:
     """A training whose numbers left the range of floating point is a mistake of the grid."""
-    for algorithm, C in np.argwhere(measures["status"] == OVERFLOWED)[:1]:
-        kernel = grid.kernels[unit.kernel]
+    for algorithm, C in np.argwhere(result["status"] == OVERFLOWED)[:1]:
+        kernel = grid.kernels[task.kernel]
         width = f", {kernel.name} kernel with gamma = {kernel.gamma:g}"
         raise UserError(
             f"tune: no step can be taken at C = {grid.C[C]:g}{width} ({grid.algorithms[algorithm]}"

@@ -15,12 +15,12 @@ from bigsvm.cluster.workers import Cluster
 from bigsvm.core.threads import available_threads, threads
 from bigsvm.solvers.whole_matrix import kernel_matrix
 from bigsvm.stores.store import open_dataset
-from bigsvm.tuning.cross_validation import Grid, Measures, Split, Unit, validate_fold
+from bigsvm.tuning.cross_validation import FoldResult, FoldTask, Grid, Split, validate_fold
 
 
 @dataclass(frozen=True)
-class Task:
-    """All that a worker needs for any unit of a tuning.
+class TuningJob:
+    """What a worker needs for any fold of a tuning.
 
     Attributes
     ----------
@@ -49,44 +49,44 @@ def validate_on_cluster(
     index: np.ndarray,
     split: Split,
     grid: Grid,
-    units: list[Unit],
+    tasks: list[FoldTask],
     interrupted: Callable[[], bool],
-) -> Generator[tuple[Unit, Measures], None, None]:
-    """Yield the units, a round of one for each thread of the workers after the other."""
+) -> Generator[tuple[FoldTask, FoldResult], None, None]:
+    """Yield the tasks, a round of one for each thread of the workers after the other."""
     seen = worker.look(store)
     cluster.examine(lambda theirs: worker.difference(theirs, seen, store), worker.look, store)
-    task = Task(key, store, seen, index, split, grid)
-    while units and not interrupted():
+    job = TuningJob(key, store, seen, index, split, grid)
+    while tasks and not interrupted():
         workers = cluster.workers()
         places = [address for address, count in workers.items() for _ in range(count)]
-        now = units[: len(places)]
+        now = tasks[: len(places)]
         calls = [
-            (address, (task, unit, workers[address]))
-            for address, unit in zip(places, now, strict=False)
+            (address, (job, task, workers[address]))
+            for address, task in zip(places, now, strict=False)
         ]
         answers = cluster.compute(validate, calls)
         if answers is not None:
             yield from zip(now, answers, strict=True)
-            units = units[len(now) :]
+            tasks = tasks[len(now) :]
 
 
 _one_at_a_time = threading.Lock()  # see backends.worker
 _kept: dict[str, Any] = {}
 
 
-def validate(task: Task, unit: Unit, thread_count: int) -> Measures:
-    """Runs on a worker: one unit."""
+def validate(job: TuningJob, task: FoldTask, thread_count: int) -> FoldResult:
+    """Runs on a worker: one task."""
     with _one_at_a_time:
-        if _kept.get("key") != task.key:
+        if _kept.get("key") != job.key:
             _kept.clear()
-            if reason := worker.difference(worker.look(task.store), task.seen, task.store):
+            if reason := worker.difference(worker.look(job.store), job.seen, job.store):
                 raise worker.UnfitWorker(reason)
-            with open_dataset(task.store, with_labels=False) as dataset:
-                _kept.update(key=task.key, rows=dataset.gather(task.index))
-        if _kept.get("kernel") != unit.kernel:
+            with open_dataset(job.store, with_labels=False) as dataset:
+                _kept.update(key=job.key, rows=dataset.gather(job.index))
+        if _kept.get("kernel") != task.kernel:
             _kept.pop("matrix", None)  # two at a time may be more than there is room for
             with threads(min(thread_count, available_threads())):
-                _kept["matrix"] = kernel_matrix(task.grid.kernels[unit.kernel], _kept["rows"])
-            _kept["kernel"] = unit.kernel
+                _kept["matrix"] = kernel_matrix(job.grid.kernels[task.kernel], _kept["rows"])
+            _kept["kernel"] = task.kernel
         matrix = _kept["matrix"]
-    return validate_fold(matrix, task.split, unit.fold, task.grid)
+    return validate_fold(matrix, job.split, task.fold, job.grid)

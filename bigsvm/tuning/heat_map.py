@@ -13,7 +13,7 @@ SPAN = 20.0  # percentage points
 MOST_LABELS = 25
 
 
-def draw_heat_map(path: Path, points: Sequence[Point], best: Point, metric: str) -> None:
+def plot_heat_map(path: Path, points: Sequence[Point], best: Point, metric: str) -> None:
     """Draw the points of one algorithm; the best one is framed."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle

@@ -8,7 +8,7 @@ from itertools import groupby
 import numpy as np
 
 from bigsvm.solvers.whole_matrix import kernel_matrix
-from bigsvm.tuning.cross_validation import Grid, Measures, Split, Unit, validate_fold
+from bigsvm.tuning.cross_validation import FoldResult, FoldTask, Grid, Split, validate_fold
 
 _SECONDS_BETWEEN_LOOKS = 0.1
 
@@ -17,41 +17,41 @@ def validate_locally(
     rows: np.ndarray,
     split: Split,
     grid: Grid,
-    units: list[Unit],
+    tasks: list[FoldTask],
     threads: int,
     matrices: int,
     interrupted: Callable[[], bool],
-) -> Generator[tuple[Unit, Measures], None, None]:
-    """Yield the units as they are finished; those of one kernel stand together in `units`.
+) -> Generator[tuple[FoldTask, FoldResult], None, None]:
+    """Yield the tasks as they are finished; those of one kernel stand together in `tasks`.
 
     Only this thread computes kernel matrices: numba's simplest threading layer does not bear two
     callers. At most `matrices` of them are held at a time. Ends early when interrupted.
     """
     stop = np.zeros(1, bool)
-    waiting: dict[Future[Measures], Unit] = {}
+    waiting: dict[Future[FoldResult], FoldTask] = {}
     unfinished: Counter[int] = Counter()
 
-    def finished(held: int) -> Iterator[tuple[Unit, Measures]]:
+    def finished(held: int) -> Iterator[tuple[FoldTask, FoldResult]]:
         """Wait until no more than so many matrices are in use."""
         while len(unfinished) > held and not interrupted():
             done, _ = wait(waiting, _SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
             for future in done:
-                unit, measures = waiting.pop(future), future.result()
-                unfinished[unit.kernel] -= 1
-                if not unfinished[unit.kernel]:
-                    del unfinished[unit.kernel]
-                yield unit, measures
+                task, result = waiting.pop(future), future.result()
+                unfinished[task.kernel] -= 1
+                if not unfinished[task.kernel]:
+                    del unfinished[task.kernel]
+                yield task, result
 
     with ThreadPoolExecutor(threads) as pool:
         try:
-            for kernel, of_kernel in groupby(units, key=lambda unit: unit.kernel):
+            for kernel, of_kernel in groupby(tasks, key=lambda task: task.kernel):
                 yield from finished(matrices - 1)
                 if interrupted():
                     return
                 matrix = kernel_matrix(grid.kernels[kernel], rows)
-                for unit in of_kernel:
-                    future = pool.submit(validate_fold, matrix, split, unit.fold, grid, stop)
-                    waiting[future] = unit
+                for task in of_kernel:
+                    future = pool.submit(validate_fold, matrix, split, task.fold, grid, stop)
+                    waiting[future] = task
                     unfinished[kernel] += 1
                 del matrix
             yield from finished(0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bigsvm.files.durable import written_whole
 from bigsvm.solvers.whole_matrix import CONVERGED
-from bigsvm.tuning.cross_validation import Grid, Measures, Split, Unit
+from bigsvm.tuning.cross_validation import FoldResult, FoldTask, Grid, Split
 
 QUANTITIES = ("accuracy", "balanced_accuracy", "support", "working", "iterations")
 _STATISTICS: dict[str, Callable[[np.ndarray], float]] = {
@@ -68,7 +68,7 @@ class Point:
 
 
 def points_of(
-    found: Mapping[Unit, Measures], split: Split, grid: Grid, sigmas: Sequence[float | None]
+    found: Mapping[FoldTask, FoldResult], split: Split, grid: Grid, sigmas: Sequence[float | None]
 ) -> list[Point]:
     """The table, in the order of the grid."""
     folds = range(len(split.initial))
@@ -79,10 +79,10 @@ def points_of(
     points = []
     for a, algorithm in enumerate(grid.algorithms):
         for k, sigma in enumerate(sigmas):
-            units = [found[Unit(k, fold)] for fold in folds]
+            tasks = [found[FoldTask(k, fold)] for fold in folds]
             for c, C in enumerate(grid.C):
                 of_point = {
-                    name: np.array([unit[name][a, c] for unit in units]) for name in units[0]
+                    name: np.array([task[name][a, c] for task in tasks]) for name in tasks[0]
                 }
                 negative, positive = of_point["right_negative"], of_point["right_positive"]
                 values = {

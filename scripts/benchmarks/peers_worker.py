@@ -112,7 +112,7 @@ def train_bigsvm(work: dict[str, Any], C: float, sigma: float, run: Path) -> flo
     from bigsvm.kernels import Kernel, warm_up
 
     cli.have_threads_wait_quietly()
-    for module in ("config_file", "models.scoring", "training.set_up", "training.summary"):
+    for module in ("config.file", "models.scoring", "training.build", "training.summary"):
         importlib.import_module(f"bigsvm.{module}")
     warm_up(Kernel("rbf"))
     changed = [f"--set=model.C={C}", f"--set=model.kernel.sigma={sigma}"]

@@ -6,7 +6,7 @@ import numpy as np
 
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.config import normalized_C
-from bigsvm.estimator.fit import FitOptions, fit_signs
+from bigsvm.estimator.fit import FitOptions, fit_binary
 from bigsvm.kernels import block_of, products
 from scripts.paper import task_cache
 from scripts.paper.partitions import Rows, partition, sample
@@ -29,7 +29,7 @@ def tested(
     plain = normalized_C(C, *train.x.shape)
     columns = task_cache.memory_share()  # the result does not depend on how many are kept
     options = FitOptions(kernel, plain, algorithm, "exact", STOP_RULE, columns, initial=0)
-    fitted = fit_signs(
+    fitted = fit_binary(
         InMemoryBackend(train.x, kernel),
         train.y,
         options,

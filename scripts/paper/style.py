@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from bigsvm.files.durable import written_whole
-from bigsvm.models.pictures import COLOURS, LINES, MARKERS
+from bigsvm.models.plots import COLOURS, LINES, MARKERS
 
 # Each model has its colour, its marker, its line and its hatching in every picture.
 LOOK = {

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Polygon
 
-from bigsvm.models.pictures import COLOURS
+from bigsvm.models.plots import COLOURS
 from scripts.paper.report import Section, paragraph, picture
 from scripts.paper.style import figure, save
 from scripts.paper.tables import write_csv

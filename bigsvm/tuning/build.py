@@ -13,10 +13,10 @@ from bigsvm.kernels import Kernel
 from bigsvm.solvers.nodes import WORTH_THREADS
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset
-from bigsvm.training.memory import refuse_large_chunks, resident_set
-from bigsvm.training.set_up import initial_pattern
+from bigsvm.training.build import initial_pattern
+from bigsvm.training.memory import check_chunk_size, resident_set
 from bigsvm.training.weights import check_all_classes, class_factors, digest_of, read_sample_weight
-from bigsvm.tuning.cross_validation import Grid, Split, Unit
+from bigsvm.tuning.cross_validation import FoldTask, Grid, Split
 from bigsvm.tuning.folds import stratified_folds, stratified_sample
 
 # Beside matrices and rows: what threads hold of their solutions.
@@ -32,11 +32,11 @@ class Tuning:
     sigmas: list[float | None]
     index: np.ndarray
     split: Split
-    units: list[Unit]
+    tasks: list[FoldTask]
     identity: dict[str, Any]
 
 
-def set_up(config: Config, dataset: Dataset) -> Tuning:
+def build_tuning(config: Config, dataset: Dataset) -> Tuning:
     """The patterns, their folds and the grid; what cannot work is known here."""
     options, solver, model = config.tune, config.solver, config.model
     assert options is not None
@@ -62,7 +62,7 @@ def set_up(config: Config, dataset: Dataset) -> Tuning:
     algorithms: list[str] = [*options.algorithms] if options.algorithms else [model.algorithm]
     matrices_that_fit(config, min(dataset.n, options.subsample or dataset.n), dataset.d)
     sample_weight = read_sample_weight(model, dataset)
-    refuse_large_chunks(solver.memory_limit, dataset)
+    check_chunk_size(solver.memory_limit, dataset)
     fingerprint = verified_fingerprint(dataset)
     labels = dataset.labels()
     index = np.arange(len(labels))
@@ -100,8 +100,10 @@ def set_up(config: Config, dataset: Dataset) -> Tuning:
         "sample_weight": None if sample_weight is None else digest_of(sample_weight),
         "class_weight": model.class_weight,
     }
-    units = [Unit(kernel, fold) for kernel in range(len(rates)) for fold in range(options.folds)]
-    return Tuning(options, grid, sigmas, index, split, units, identity)
+    tasks = [
+        FoldTask(kernel, fold) for kernel in range(len(rates)) for fold in range(options.folds)
+    ]
+    return Tuning(options, grid, sigmas, index, split, tasks, identity)
 
 
 def _split(

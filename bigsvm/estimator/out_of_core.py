@@ -28,21 +28,21 @@ def is_store(X: Any) -> bool:
     )  # some sparse matrices are dicts, too
 
 
-def is_outside(X: Any) -> bool:
+def is_out_of_core(X: Any) -> bool:
     """Whether X is data to be streamed, and not rows in memory."""
     if is_store(X):
         return True
     return isinstance(X, np.memmap) or type(X).__module__.partition(".")[0] in _LIBRARIES
 
 
-def open_outside(
+def open_out_of_core(
     X: Any,
     with_labels: bool = False,
     *,
     testing: bool = False,
     classes: Classes | None = None,
 ) -> Dataset:
-    """Open what `is_outside`, as a data set to be closed again.
+    """Open what `is_out_of_core`, as a data set to be closed again.
 
     Parameters
     ----------

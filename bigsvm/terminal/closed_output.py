@@ -45,7 +45,7 @@ def _nowhere() -> TextIO:
 
 
 @contextmanager
-def going_on_unheard() -> Iterator[None]:
+def tolerate_closed_output() -> Iterator[None]:
     """Let neither the messages of a command nor its terminal, once they are gone, end it.
 
     A full disk under its output, or a reader that left (`| head`), is another matter.

@@ -16,7 +16,7 @@ MARKED_POINTS = 20
 LEAST_SPAN = 1.0  # percentage points of accuracy: less would blow up what is only noise
 
 
-def draw_evolution(path: Path, runs: Mapping[str, Sequence[Row]]) -> None:
+def plot_evolution(path: Path, runs: Mapping[str, Sequence[Row]]) -> None:
     """Test accuracy and number of support vectors over the iterations, a line for each run."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import StrMethodFormatter

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bigsvm.core.stop_rule import StopRule
+from bigsvm.terminal.progress import format_duration
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -35,7 +36,7 @@ class Display(Protocol):
     def report(self, report: Report) -> None:
         """Show how far the run has come."""
 
-    def say(self, message: str) -> None:
+    def log(self, message: str) -> None:
         """Show a message that stays."""
 
 
@@ -76,21 +77,14 @@ class TimeLeft:
         return max(0.0, min(ends))
 
 
-def as_time(seconds: float) -> str:
-    """Like 45 s, 12 min, 3.2 h."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def as_line(report: Report, rate: float, left: float) -> str:
+def format_report(report: Report, rate: float, left: float) -> str:
     """One report as text; without what is not known yet."""
     return (
         f"iteration {report.iteration:>9,}  gap {report.gap:.2e}  relative "
         f"{report.relative_gap:.1e}  support {report.support:>7,}  working {report.working:>7,}"
         + (f"  {rate:>7,.0f} it/s" if rate > 0 else "")
-        + f"  {as_time(report.seconds)} gone"
-        + (f", about {as_time(left)} left" if math.isfinite(left) else "")
+        + f"  {format_duration(report.seconds)} gone"
+        + (f", about {format_duration(left)} left" if math.isfinite(left) else "")
     )
 
 
@@ -103,9 +97,9 @@ class _Lines:
         left = self._time_left.update(report)
         if time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
             self._last = time.monotonic()
-            self.say(as_line(report, self._time_left.rate, left))
+            self.log(format_report(report, self._time_left.rate, left))
 
-    def say(self, message: str) -> None:
+    def log(self, message: str) -> None:
         with suppress(OSError):  # nobody reads it any more: no reason to stop
             print(message, file=sys.stderr, flush=True)
 
@@ -120,14 +114,14 @@ class _Live:
 
     def report(self, report: Report) -> None:
         left = self._time_left.update(report)
-        self.live.update(as_line(report, self._time_left.rate, left), refresh=True)
+        self.live.update(format_report(report, self._time_left.rate, left), refresh=True)
 
-    def say(self, message: str) -> None:
+    def log(self, message: str) -> None:
         self.live.console.print(message, markup=False)
 
 
 @contextmanager
-def shown(time_left: TimeLeft) -> Iterator[Display]:
+def open_display(time_left: TimeLeft) -> Iterator[Display]:
     """A display on stderr, fit for what stderr is."""
     if sys.stderr.isatty():
         display = _Live(time_left)

@@ -45,7 +45,7 @@ class Progress:
     relative_gap: float
 
 
-class Watch:
+class StopMonitor:
     """Asked by a fit, as often as it likes, whether to end; it tells how far it is.
 
     Parameters

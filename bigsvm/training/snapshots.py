@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _PIECE_BYTES = 2**20
 
 
-class ModelFactory:
+class SnapshotWriter:
     """Saves the models of one training."""
 
     def __init__(

@@ -8,14 +8,14 @@ import numpy as np
 
 from bigsvm.core.errors import UserError
 from bigsvm.files.sealed import read_sealed, write_sealed
-from bigsvm.training.checkpoint import refuse_another
-from bigsvm.tuning.cross_validation import MEASURED, Measures, Unit
+from bigsvm.training.checkpoint import check_same_run
+from bigsvm.tuning.cross_validation import COUNTS, FoldResult, FoldTask
 
 FORMAT = "bigsvm tuning 1"
 
 
-class Points:
-    """The finished units of one tuning.
+class ResultStore:
+    """The finished tasks of one tuning.
 
     Parameters
     ----------
@@ -32,35 +32,35 @@ class Points:
         self._identity = identity
         self._shape = shape
 
-    def save(self, unit: Unit, measures: Measures) -> None:
-        """Write a unit, whole or not at all."""
-        write_sealed(self._path(unit), measures, {"format": FORMAT, "identity": self._identity})
+    def save(self, task: FoldTask, result: FoldResult) -> None:
+        """Write a task, whole or not at all."""
+        write_sealed(self._path(task), result, {"format": FORMAT, "identity": self._identity})
 
-    def load(self, units: list[Unit]) -> dict[Unit, Measures]:
-        """Those of the units that are there; damaged ones are named, and left to be done again."""
+    def load(self, tasks: list[FoldTask]) -> dict[FoldTask, FoldResult]:
+        """Those of the tasks that are there; damaged ones are named, and left to be done again."""
         found = {}
         for path in sorted(self._folder.glob("*.safetensors")):
             try:
-                measures, about = read_sealed(path)
-                if about.get("format") != FORMAT or set(measures) != set(MEASURED):
+                result, about = read_sealed(path)
+                if about.get("format") != FORMAT or set(result) != set(COUNTS):
                     raise UserError(f"{path}: is {about.get('format')!r}, not {FORMAT!r}")
             except UserError as damage:
                 print(f"warning: {damage}; it is computed again", file=sys.stderr)
                 continue
-            refuse_another(about.get("identity"), self._identity, self._folder.parent)
-            if any(_is_impossible(of_kind, self._shape) for of_kind in measures.values()):
+            check_same_run(about.get("identity"), self._identity, self._folder.parent)
+            if any(_is_impossible(of_kind, self._shape) for of_kind in result.values()):
                 print(f"warning: {path}: holds no results; computed again", file=sys.stderr)
                 continue
-            found[path] = measures
-        return {unit: found[path] for unit in units if (path := self._path(unit)) in found}
+            found[path] = result
+        return {task: found[path] for task in tasks if (path := self._path(task)) in found}
 
     def clear(self) -> None:
         """Forget all."""
         for path in self._folder.glob("*.safetensors"):
             path.unlink()
 
-    def _path(self, unit: Unit) -> Path:
-        return self._folder / f"kernel-{unit.kernel:03d}-fold-{unit.fold:03d}.safetensors"
+    def _path(self, task: FoldTask) -> Path:
+        return self._folder / f"kernel-{task.kernel:03d}-fold-{task.fold:03d}.safetensors"
 
 
 def _is_impossible(values: np.ndarray, shape: tuple[int, int]) -> bool:

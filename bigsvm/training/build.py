@@ -27,23 +27,23 @@ from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.reweight import Reweighting
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset
-from bigsvm.terminal.display import Display
-from bigsvm.training.checkpoint import Checkpoints, refuse_other_roles
+from bigsvm.terminal.signals import GracefulExit
+from bigsvm.training.checkpoint import Checkpoints, check_same_problem
+from bigsvm.training.display import Display
 from bigsvm.training.finished import check_unfinished
-from bigsvm.training.interruption import Interruption
 from bigsvm.training.loop import Schedule, Training
-from bigsvm.training.memory import MemoryPlan, plan_memory, refuse_large_chunks
-from bigsvm.training.model_factory import ModelFactory
+from bigsvm.training.memory import MemoryPlan, check_chunk_size, plan_memory
 from bigsvm.training.run_dir import RunDir
+from bigsvm.training.snapshots import SnapshotWriter
 from bigsvm.training.weights import Weights, bytes_a_pattern, read_weights
 
 
-def set_up(
+def build_training(
     config: Config,
     run_dir: RunDir,
     dataset: Dataset,
     display: Display,
-    interruption: Interruption,
+    graceful_exit: GracefulExit,
     began: float,
     fresh: bool = False,
     cluster: Cluster | None = None,
@@ -54,7 +54,7 @@ def set_up(
     kernel = Kernel(model.kernel.name, model.kernel.rate, model.kernel.coef0, model.kernel.degree)
     initial = initial_pattern(solver, dataset.n)
     weights = read_weights(model, dataset)
-    refuse_large_chunks(solver.memory_limit, dataset)
+    check_chunk_size(solver.memory_limit, dataset)
     fingerprint = verified_fingerprint(dataset)
     reweighting = _reweighting(config, dataset)
     identity = {
@@ -86,7 +86,7 @@ def set_up(
     margin = weights.margin if saved is None or saved.state.margin is None else saved.state.margin
     problem, schedule = _problem(config, dataset, kernel, backend, memory, weights.C, margin)
     if saved:
-        refuse_other_roles(saved.state, problem, run_dir.checkpoints)
+        check_same_problem(saved.state, problem, run_dir.checkpoints)
     state = saved.state if saved else problem.start(initial)
 
     if fresh:  # not before all that can be wrong has been seen to be right
@@ -94,7 +94,7 @@ def set_up(
     lasting = config.model_copy(update={"data": with_absolute_paths(config.data)})
     run_dir.begin(lasting.to_yaml(), state.iteration)
     if saved:
-        display.say(f"going on at iteration {state.iteration:,}, from {run_dir.checkpoints}")
+        display.log(f"going on at iteration {state.iteration:,}, from {run_dir.checkpoints}")
     about = {"algorithm": model.algorithm, "C": identity["C"], "fingerprint": fingerprint}
     about |= {key: value for key, value in weights.identity.items() if value is not None}
     return Training(
@@ -106,8 +106,8 @@ def set_up(
         run_dir,
         checkpoints,
         display,
-        ModelFactory(dataset, backend, asdict(kernel), about),
-        lambda: interruption() or (cluster is not None and cluster.loss is not None),
+        SnapshotWriter(dataset, backend, asdict(kernel), about),
+        lambda: graceful_exit() or (cluster is not None and cluster.loss is not None),
         saved.seconds if saved else 0.0,
         began,
         reweighting,
