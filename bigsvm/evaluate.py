@@ -175,6 +175,9 @@ def evaluate_all(runs: Mapping[str, Run], picture: Path | None) -> None:
                     f"{run.folder}: has neither snapshots nor a model yet; --follow waits for them"
                 )
         print(f"{label}\n{HEADING}", *(row.line() for row in run.rows), sep="\n", flush=True)
+        last = run.rows[-1]
+        if last.majority is not None and (warning := last.majority.warning(last.accuracy)):
+            print(f"warning: the last model is {warning}", flush=True)
         if run.confusion is not None:
             print("", *run.confusion.lines(), sep="\n", flush=True)
     draw(runs, list(runs.values()), picture)

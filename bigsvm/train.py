@@ -81,8 +81,9 @@ def train(
     """Train as configured in the run directory `path`; return the status."""
     from bigsvm.cluster.start import connected
     from bigsvm.core.labels import sums_of
+    from bigsvm.models.final_scores import final_scores
     from bigsvm.models.model import load_model
-    from bigsvm.models.scoring import accuracy, open_test_set
+    from bigsvm.models.scoring import open_test_set
     from bigsvm.preparation.data_sets import as_spec, located
     from bigsvm.stores.fingerprint import verified_fingerprint
     from bigsvm.stores.store import open_dataset
@@ -139,7 +140,7 @@ def train(
         run_dir.write_summary(summary)
         if outcome.status != "interrupted" and test is not None:
             with _training_is_done(path):
-                summary["accuracy"] = accuracy(load_model(run_dir.model), test)
+                summary |= final_scores(load_model(run_dir.model), test)
             run_dir.write_summary(summary)
     print_summary(summary, path)
     if cluster is not None and cluster.loss is not None:

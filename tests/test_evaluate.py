@@ -18,10 +18,11 @@ from bigsvm.evaluate import Run, main
 from bigsvm.kernels import block_of
 from bigsvm.models import evaluation
 from bigsvm.models.evaluation import evaluate_snapshots
+from bigsvm.models.final_scores import final_scores
 from bigsvm.models.model import load_model
 from bigsvm.models.plots import accuracy_range
 from bigsvm.models.scores import scores_of
-from bigsvm.models.scoring import Scorer, accuracy, decided, pieces_of
+from bigsvm.models.scoring import Scorer, decided, pieces_of
 from bigsvm.stores.store import Dataset, open_dataset
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -138,7 +139,10 @@ def test_snapshots_beyond_the_memory_go_in_groups_to_the_same_rows(
 
 def test_accuracy_is_that_of_the_table(run: Path, store: Path) -> None:
     path = run / "model.safetensors"
-    assert accuracy(load_model(path), store) == evaluate_snapshots([path], store)[0].accuracy
+    assert (
+        final_scores(load_model(path), store)["accuracy"]
+        == evaluate_snapshots([path], store)[0].accuracy
+    )
 
 
 def test_test_sets_of_the_users_own(tmp_path: Path, store: Path, run: Path) -> None:

@@ -16,6 +16,7 @@ from bigsvm.models.scores import Scores, scores_of, scores_of_classes
 from bigsvm.terminal.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from bigsvm.models.final_scores import Majority
     from bigsvm.models.model import Model
     from bigsvm.models.scoring import Spec
     from bigsvm.stores.store import Dataset
@@ -51,6 +52,7 @@ class Row(Scores):
     n_support: int
     n_working: int
     confusion: Confusion | None = None  # of more than two classes
+    majority: "Majority | None" = None
 
     def line(self) -> str:
         """For people: percentages, aligned under `HEADING`."""
@@ -111,6 +113,7 @@ def evaluate_snapshots(
 def _one_pass(
     paths: Sequence[Path], first: "Model", dataset: "Dataset", progress: Progress
 ) -> list[Row]:
+    from bigsvm.models.final_scores import majority_of
     from bigsvm.models.model import load_model
     from bigsvm.models.scoring import Scorer, decided, pieces_of
 
@@ -131,13 +134,15 @@ def _one_pass(
         decisions[:, piece.start : piece.stop] = piece.decisions
         progress("evaluating test rows", piece.stop, dataset.n)
     codes = dataset.labels()
+    majority = majority_of(codes, first.classes)
     rows = []
     for values, fact in zip(decisions, facts, strict=True):
         if len(first.classes) == 2:
-            rows.append(Row(**asdict(scores_of(codes, values)), **fact, confusion=None))
+            rows.append(Row(**asdict(scores_of(codes, values)), **fact, majority=majority))
         else:
             scores, counts = scores_of_classes(codes, values)
-            rows.append(Row(**asdict(scores), **fact, confusion=Confusion(first.classes, counts)))
+            confusion = Confusion(first.classes, counts)
+            rows.append(Row(**asdict(scores), **fact, confusion=confusion, majority=majority))
     return rows
 
 

@@ -1,6 +1,6 @@
 """How well decision values fit the true classes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,19 +48,24 @@ def scores_of_classes(codes: np.ndarray, decisions: np.ndarray) -> tuple[Scores,
     count = decisions.shape[1]
     pairs = codes.astype(np.int64) * count + decisions.argmax(axis=1)
     confusion = np.bincount(pairs, minlength=count * count).reshape(count, count)
+    areas = [auc(np.where(codes == k, 1, -1), decisions[:, k]) for k in range(count)]
+    told = [area for area in areas if not np.isnan(area)]
+    area = _ratio(sum(told), len(told))
+    return replace(scores_from_confusion(confusion), auc=area), confusion
+
+
+def scores_from_confusion(confusion: np.ndarray) -> Scores:
+    """The scores of a confusion (classes, classes); the AUC, which it cannot tell, is nan."""
     hits, actual, chosen = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
     recalls = hits[actual > 0] / actual[actual > 0]
     in_play = actual + chosen > 0
     f1 = 2 * hits[in_play] / (actual + chosen)[in_play]
-    areas = [auc(np.where(codes == k, 1, -1), decisions[:, k]) for k in range(count)]
-    told = [area for area in areas if not np.isnan(area)]
-    scores = Scores(
-        accuracy=_ratio(int(hits.sum()), len(codes)),
+    return Scores(
+        accuracy=_ratio(int(hits.sum()), int(actual.sum())),
         balanced_accuracy=_ratio(float(recalls.sum()), len(recalls)),
         f1=_ratio(float(f1.sum()), len(f1)),
-        auc=_ratio(sum(told), len(told)),
+        auc=float("nan"),
     )
-    return scores, confusion
 
 
 def auc(signs: np.ndarray, decisions: np.ndarray) -> float:

@@ -172,16 +172,6 @@ def open_test_set(spec: Spec, model: Trained) -> Dataset:
     return dataset
 
 
-def accuracy(model: Model, test: Spec) -> float:
-    """The fraction of a test set (as for `open_dataset`) that the model gets right."""
-    right = 0
-    with open_test_set(test, model) as dataset:
-        for piece in decided(Scorer([model]), pieces_of(dataset), dataset.path):
-            assert piece.codes is not None
-            right += count_right(model, piece.decisions[0], piece.codes)
-        return right / dataset.n
-
-
 def count_right(model: Model, decision: np.ndarray, codes: np.ndarray) -> int:
     """How many rows have a decision value that stands for their class."""
     chosen = codes_of(model.classes)[model.places_of(decision)]

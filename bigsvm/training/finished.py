@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bigsvm.training.run_dir import RunDir
 
 
-class AlreadyFinished(Exception):  # noqa: N818: it is no error
+class AlreadyFinished(Exception):
     """The run has nothing left to do; `summary` says how it ended."""
 
     def __init__(self, summary: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from bigsvm.core.labels import Classes
+from bigsvm.models.final_scores import Majority
 from bigsvm.solvers.diagnosis import diagnose
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.training.display import Display
@@ -74,6 +75,7 @@ def print_summary(summary: dict[str, Any], path: Path) -> None:
         f"{summary['n_support']:,} support vectors, {summary['n_working']:,} working"
         + (f", {len(summary['classes'])} classes" if "classes" in summary else "")
         + (f", test accuracy {100 * accuracy:.2f} %" if accuracy is not None else "")
+        + _beside_accuracy(summary)
     )
     if summary["true_gap"] is not None:
         print(
@@ -86,6 +88,20 @@ def print_summary(summary: dict[str, Any], path: Path) -> None:
         print(f"saved in {path}; the same command goes on from there")
     else:
         print(f"model: {path / 'model.safetensors'}; snapshots: python -m bigsvm.evaluate {path}")
+
+
+def _beside_accuracy(summary: dict[str, Any]) -> str:
+    """Of unbalanced classes, what accuracy does not tell; and whether the model is of any use."""
+    if "majority" not in summary:
+        return ""
+    majority = Majority(**summary["majority"])
+    text = ""
+    if majority.is_large:
+        text += f", balanced {100 * summary['balanced_accuracy']:.2f} %"
+        if summary.get("auc") is not None:
+            text += f", AUC {100 * summary['auc']:.2f} %"
+    warning = majority.warning(summary["accuracy"])
+    return text + (f"\nwarning: {warning}" if warning else "")
 
 
 def print_finished(summary: dict[str, Any], path: Path) -> None:
