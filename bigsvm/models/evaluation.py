@@ -138,7 +138,9 @@ def _one_pass(
     rows = []
     for values, fact in zip(decisions, facts, strict=True):
         if len(first.classes) == 2:
-            rows.append(Row(**asdict(scores_of(codes, values)), **fact, majority=majority))
+            rows.append(
+                Row(**asdict(scores_of(codes, values)), **fact, confusion=None, majority=majority)
+            )
         else:
             scores, counts = scores_of_classes(codes, values)
             confusion = Confusion(first.classes, counts)
