@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bigsvm import cli
 from bigsvm.core.errors import TrainerGone, UserError
+from bigsvm.core.progress import Progress, no_progress
 from bigsvm.core.yaml_dialect import read_yaml
 from bigsvm.models.evaluation import (
     HEADING,
@@ -20,7 +21,7 @@ from bigsvm.models.evaluation import (
     write_confusion,
     write_csv,
 )
-from bigsvm.terminal.progress import Progress, show_progress, silent
+from bigsvm.terminal.progress import show_progress
 
 if TYPE_CHECKING:
     from bigsvm.models.scoring import Spec
@@ -63,7 +64,7 @@ class Run:
         """Of the latest model, where there are more than two classes."""
         return self.rows[-1].confusion if self._rows else None
 
-    def evaluate_new(self, progress: Progress = silent) -> list[Row]:
+    def evaluate_new(self, progress: Progress = no_progress) -> list[Row]:
         """Evaluate the snapshots that were not there before, and write evaluation.csv."""
         paths = self._new_files()
         if not paths:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bigsvm import cli
 from bigsvm.core.errors import UserError
-from bigsvm.files.durable import written_whole
+from bigsvm.files.atomic import atomic_write
 
 EXAMPLES = """examples:
   python -m bigsvm.export runs/mb/model.safetensors mb.onnx
@@ -51,7 +51,7 @@ def export(model_file: Path, out: Path, *, overwrite: bool = False) -> Path | No
     from bigsvm.models.onnx_graph import onnx_model
 
     content = onnx_model(model).SerializeToString(deterministic=True)
-    with written_whole(out) as temporary:
+    with atomic_write(out) as temporary:
         temporary.write_bytes(content)
     return None
 

@@ -13,12 +13,13 @@ import numpy as np
 from bigsvm import cli
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes
+from bigsvm.core.progress import Progress, no_progress
+from bigsvm.core.urls import is_url, path_or_url
 from bigsvm.prediction.inputs import Source, is_store, open_source
 from bigsvm.prediction.outputs import check_output, open_predictions
 from bigsvm.prepare import options_from
 from bigsvm.readers import FORMATS, ReadOptions
-from bigsvm.stores.addresses import is_address, path_or_address
-from bigsvm.terminal.progress import Progress, show_progress, silent
+from bigsvm.terminal.progress import show_progress
 from bigsvm.terminal.signals import exit_on_sigterm
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def predict(
     arrays: tuple[str | None, str | None] = (None, None),
     overwrite: bool = False,
     cluster: "ClusterConfig | None" = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Summary:
     """Stream the rows of `source` through a model into `out`, in bounded memory.
 
@@ -88,7 +89,7 @@ def predict(
     from bigsvm.models.scoring import count_right
 
     check_output(out, overwrite)
-    inputs = [Path(path) for path in (model_file, source) if not is_address(str(path))]
+    inputs = [Path(path) for path in (model_file, source) if not is_url(str(path))]
     if any(out.exists() and path.exists() and out.samefile(path) for path in inputs):
         raise UserError(f"{out}: is an input, too; choose another name for the output")
     for path in inputs:
@@ -124,10 +125,10 @@ def _decided(
     asked = Scorer([model]), found.pieces, found.name, model.scaling if found.raw else None
     if cluster is None:
         return decided(*asked)
-    from bigsvm.cluster.start import connected
+    from bigsvm.cluster.start import connect
     from bigsvm.prediction.cluster import score_on_cluster
 
-    workers = stack.enter_context(connected(cluster, _say, lambda: False))
+    workers = stack.enter_context(connect(cluster, _say, lambda: False))
     return decided(*asked) if workers is None else score_on_cluster(workers, *asked)
 
 
@@ -157,7 +158,7 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     )
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help="a model or snapshot, *.safetensors")
-    add("source", metavar="INPUT", type=path_or_address, help="a store (Zarr, HDF5; Zarr also "
+    add("source", metavar="INPUT", type=path_or_url, help="a store (Zarr, HDF5; Zarr also "
         "at an address such as s3://bucket/store.zarr), or a file: LIBSVM, CSV, "
         "TSV, Parquet, npy, npz, MiniBooNE text; text also gz, bz2, xz")  # fmt: skip
     add("out", metavar="OUT", type=Path, help="*.csv or *.parquet (row, decision, label), *.zarr "

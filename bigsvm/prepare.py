@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm import cli
-from bigsvm.config.prepare_options import PrepareOptions, checked_options
+from bigsvm.config.prepare_options import PrepareOptions, validate_options
 from bigsvm.core.errors import DISK_FULL, UserError
 from bigsvm.core.labels import Classes
+from bigsvm.core.progress import Progress, no_progress
 from bigsvm.core.scaling import KINDS, Scaling, ScalingFit
-from bigsvm.files.hidden_folder import hidden_folder
+from bigsvm.files.staging import staging_dir
 from bigsvm.preparation.inputs import (
     SYNTHETIC,
     Input,
@@ -24,14 +25,13 @@ from bigsvm.preparation.inputs import (
     open_inputs,
     with_source_defaults,
 )
-from bigsvm.preparation.parts import Parts
-from bigsvm.preparation.source_files import digests_of, files_of
-from bigsvm.preparation.sources import SOURCES
+from bigsvm.preparation.sources import SOURCES, file_digests, source_files
 from bigsvm.preparation.spill import Spill
+from bigsvm.preparation.split import TrainTestSplit
 from bigsvm.readers import FORMATS
 from bigsvm.stores.store import WEIGHT
-from bigsvm.stores.writer import COMPRESSIONS, About, StoreWriter, check_target
-from bigsvm.terminal.progress import Progress, show_progress, silent
+from bigsvm.stores.writer import COMPRESSIONS, StoreMetadata, StoreWriter, check_target
+from bigsvm.terminal.progress import show_progress
 from bigsvm.terminal.signals import exit_on_sigterm
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -75,7 +75,7 @@ def prepare(
     store: Path,
     options: PrepareOptions | None = None,
     test_file: Path | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
     overwrite: bool = False,
 ) -> Summary:
     """Stream `source` into `store`, which appears whole or not at all.
@@ -104,13 +104,13 @@ def prepare(
     options = with_source_defaults(source, options or PrepareOptions())
     check_target(store, options.compression, overwrite)
     with full_disk_explained(store), ExitStack() as stack:
-        folder = stack.enter_context(hidden_folder(store, "spill"))
-        files = files_of(source, progress)
+        folder = stack.enter_context(staging_dir(store, "spill"))
+        files = source_files(source, progress)
         if test_file is not None:
             files["test"] = Path(test_file)
         inputs = open_inputs(source, options, files)
         # Before they are read: rewritten meanwhile, they must not pass for what was read.
-        digests = digests_of(files, progress)
+        digests = file_digests(files, progress)
         weighted = options.weight_column is not None
         spills = {}
         for part, data in inputs.items():
@@ -118,9 +118,9 @@ def prepare(
             parse(data, spills[part], options, progress)
         names = {part: data.name for part, data in inputs.items()}
         test_rows = size_of_test_split(spills["train"].n, options)
-        parts = Parts(spills, test_rows, options.seed, options.positive, names)
+        parts = TrainTestSplit(spills, test_rows, options.seed, options.positive, names)
         scaling = fit(parts, options, progress)
-        about = About(
+        about = StoreMetadata(
             classes=parts.classes,
             scaling=scaling,
             feature_names=inputs["train"].reader.feature_names,
@@ -157,7 +157,7 @@ def parse(data: Input, spill: Spill, options: PrepareOptions, progress: Progress
             if too_large.any():
                 row, column = np.argwhere(too_large)[0]
                 raise UserError(
-                    f"{data.name}, {batch.place(row)}, feature {column + 1}: "
+                    f"{data.name}, {batch.location(row)}, feature {column + 1}: "
                     f"{batch.x[row, column]:g} does not fit into float32; use --scaling or --clip"
                 )
         spill.append(batch, drop, data.name)
@@ -177,7 +177,7 @@ def size_of_test_split(n: int, options: PrepareOptions) -> int:
     return test_rows
 
 
-def fit(parts: Parts, options: PrepareOptions, progress: Progress) -> Scaling:
+def fit(parts: TrainTestSplit, options: PrepareOptions, progress: Progress) -> Scaling:
     """Fit the scaling on the training rows only."""
     collected = ScalingFit(parts.d)
     if options.scaling != "none":
@@ -281,7 +281,7 @@ def options_from(arguments: Namespace) -> PrepareOptions:
     }
     if "header" in given:
         given["header"] = {"auto": "auto", "yes": True, "no": False}[given["header"]]
-    return checked_options(given)
+    return validate_options(given)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -79,12 +79,12 @@ def train(
     config: "Config", path: Path, fresh: bool, graceful_exit: GracefulExit, began: float
 ) -> str:
     """Train as configured in the run directory `path`; return the status."""
-    from bigsvm.cluster.start import connected
+    from bigsvm.cluster.start import connect
     from bigsvm.core.labels import sums_of
     from bigsvm.models.final_scores import final_scores
     from bigsvm.models.model import load_model
     from bigsvm.models.scoring import open_test_set
-    from bigsvm.preparation.data_sets import as_spec, located
+    from bigsvm.preparation.data_sets import dataset_spec, resolve_data
     from bigsvm.stores.fingerprint import verified_fingerprint
     from bigsvm.stores.store import open_dataset
     from bigsvm.terminal.progress import show_progress
@@ -97,13 +97,13 @@ def train(
 
     run_dir = RunDir(path)
     with graceful_exit.exit_immediately(), show_progress() as progress:
-        data = located(config.data, progress)
+        data = resolve_data(config.data, progress)
     config = config.model_copy(update={"data": data})
     assert data.train is not None
-    test = as_spec(data.test) if data.test is not None else None
+    test = dataset_spec(data.test) if data.test is not None else None
     solver = config.solver
     with (
-        open_dataset(as_spec(data.train)) as dataset,
+        open_dataset(dataset_spec(data.train)) as dataset,
         run_dir.locked(),
         open_display(
             TimeLeft(
@@ -112,14 +112,14 @@ def train(
                 solver.time_limit,
             )
         ) as display,
-        connected(config.cluster, display.log, graceful_exit) as cluster,
+        connect(config.cluster, display.log, graceful_exit) as cluster,
     ):
-        absences = dataset.absences()
+        absences = dataset.missing_chunk_warnings()
         if test is not None:  # what is wrong with it is better known now than at the end
             with open_test_set(test, dataset) as test_set:
                 check_chunk_size(solver.memory_limit, test_set)
                 verified_fingerprint(test_set)
-                absences += test_set.absences()
+                absences += test_set.missing_chunk_warnings()
         for line in absences:
             display.log(f"warning: {line}")
         try:

@@ -105,19 +105,19 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
 
 def tune(config: "Config", run_dir: TuneDir, fresh: bool, graceful_exit: GracefulExit) -> bool:
     """Tune as configured in the run directory; return whether it came to the end."""
-    from bigsvm.cluster.start import connected
-    from bigsvm.preparation.data_sets import as_seen_from_anywhere, as_spec, located
+    from bigsvm.cluster.start import connect
+    from bigsvm.preparation.data_sets import absolute_spec, dataset_spec, resolve_data
     from bigsvm.stores.store import open_dataset
     from bigsvm.terminal.progress import show_progress
     from bigsvm.tuning.build import build_tuning
     from bigsvm.tuning.results import ResultStore
 
     with graceful_exit.exit_immediately(), show_progress() as progress:
-        data = located(config.data, progress)
+        data = resolve_data(config.data, progress)
     assert data.train is not None
-    with open_dataset(as_spec(data.train)) as dataset, run_dir.locked():
+    with open_dataset(dataset_spec(data.train)) as dataset, run_dir.locked():
         tuning = build_tuning(config, dataset)
-        for line in dataset.absences():
+        for line in dataset.missing_chunk_warnings():
             _say(f"warning: {line}")
         shape = (len(tuning.grid.algorithms), len(tuning.grid.C))
         points = ResultStore(run_dir.points, tuning.identity, shape)
@@ -128,8 +128,8 @@ def tune(config: "Config", run_dir: TuneDir, fresh: bool, graceful_exit: Gracefu
         missing = [task for task in tuning.tasks if task not in found]
         _say_what(tuning, dataset.d, len(found))
         if missing:
-            store = as_seen_from_anywhere(data.train)
-            with connected(config.cluster, _say, graceful_exit) as cluster:
+            store = absolute_spec(data.train)
+            with connect(config.cluster, _say, graceful_exit) as cluster:
                 if cluster is None:
                     source = _in_threads(config, tuning, dataset, missing, graceful_exit)
                 else:

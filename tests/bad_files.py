@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bigsvm.files.sealed import read_sealed, write_sealed
+from bigsvm.files.checked_tensors import read_tensors, write_tensors
 
 Content = str | bytes | Callable[[Path], object]
 
@@ -138,8 +138,8 @@ def about(**changes: Any) -> Callable[[Path], None]:
     """Rewrite what a sealed file says of itself; the seal is right."""
 
     def change(path: Path) -> None:
-        content, described = read_sealed(path)
-        write_sealed(path, content, described | changes)
+        content, described = read_tensors(path)
+        write_tensors(path, content, described | changes)
 
     return change
 
@@ -148,9 +148,9 @@ def coefficient(value: float) -> Callable[[Path], None]:
     """Rewrite the first coefficient of a model; the seal is right."""
 
     def change(path: Path) -> None:
-        content, described = read_sealed(path)
+        content, described = read_tensors(path)
         content["dual_coef"][0] = value
-        write_sealed(path, content, described)
+        write_tensors(path, content, described)
 
     return change
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.backends.in_memory import InMemoryBackend
-from bigsvm.files.sealed import InPieces
+from bigsvm.core.arrays import RowChunks
 from bigsvm.kernels import Kernel
 
 
@@ -43,7 +43,7 @@ class Counting:
         self.columns_computed += len(rows)
         self._inner.columns(rows, out, slots)
 
-    def matvec(self, rows: InPieces, coef: np.ndarray) -> np.ndarray:
+    def matvec(self, rows: RowChunks, coef: np.ndarray) -> np.ndarray:
         self.passes.append(np.concatenate([*rows]))
         return self._inner.matvec(rows, coef)
 

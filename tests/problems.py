@@ -8,7 +8,7 @@ import numpy as np
 from bigsvm.backends.local import LocalBackend
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel, block_of, columns, panels_of
-from bigsvm.preparation.sources import SOURCES, locate
+from bigsvm.preparation.sources import SOURCES, locate_files
 from bigsvm.readers import open_reader
 from bigsvm.solvers.problem import Problem
 
@@ -62,7 +62,7 @@ def kernel_matrix(kernel: Kernel, x: np.ndarray) -> np.ndarray:
 
 def named(name: str, data_dir: Path) -> tuple[np.ndarray, np.ndarray]:
     """Rows scaled to [-1, 1], and signs, of a named source."""
-    batches = list(open_reader(locate(name)[0]).batches())
+    batches = list(open_reader(locate_files(name)[0]).batches())
     x = np.concatenate([batch.x for batch in batches])
     y = np.concatenate([batch.y for batch in batches])
     low, high = x.min(0), x.max(0)

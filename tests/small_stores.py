@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import zarr
 
-from bigsvm.stores.writer import About, StoreWriter
+from bigsvm.stores.writer import StoreMetadata, StoreWriter
 
 FORMATS = ("s.zarr", "s.h5", "s.hdf5")
 
@@ -20,7 +20,7 @@ def some_rows(n: int, d: int = 7) -> tuple[np.ndarray, np.ndarray]:
 
 def write(path: Path, n: int = 100, chunk_rows: int = 32, batch: int = 13, **options) -> Path:
     X, y = some_rows(n)
-    about = options.pop("about", About(classes=("b", "s")))
+    about = options.pop("about", StoreMetadata(classes=("b", "s")))
     with StoreWriter(path, {"train": n}, 7, about, chunk_rows=chunk_rows, **options) as writer:
         for start in range(0, n, batch):
             writer.append("train", X[start : start + batch], y[start : start + batch])

@@ -34,11 +34,11 @@ def lose(path: Path, name: str) -> None:
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_lost_chunk_is_counted(version: int, tmp_path: Path) -> None:
     path = own(tmp_path / "s.zarr", version)
-    assert open_dataset(path).absences() == []
+    assert open_dataset(path).missing_chunk_warnings() == []
     lose(path, "X")
-    [line] = open_dataset(path).absences()
+    [line] = open_dataset(path).missing_chunk_warnings()
     assert "1 of 5 chunks of the rows are absent and are read as 0.0" in line
-    assert open_dataset(path, with_labels=False).absences() == [line]
+    assert open_dataset(path, with_labels=False).missing_chunk_warnings() == [line]
 
 
 def test_a_lost_shard_is_counted(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_lost_shard_is_counted(tmp_path: Path) -> None:
     group.create_array("X", data=X, chunks=(2, 3), shards=(8, 3))
     group.create_array("y", data=Y)
     lose(path, "X")
-    [line] = open_dataset(path).absences()
+    [line] = open_dataset(path).missing_chunk_warnings()
     assert "1 of 3 chunks" in line
 
 
@@ -55,7 +55,7 @@ def test_chunks_that_were_never_written_to_hdf5(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "s.h5", "w") as file:
         file.create_dataset("X", (20, 3), "f4", chunks=(5, 3))[:10] = X[:10]
         file["y"] = Y
-    [line] = open_dataset(tmp_path / "s.h5").absences()
+    [line] = open_dataset(tmp_path / "s.h5").missing_chunk_warnings()
     assert "2 of 4 chunks" in line
 
 

@@ -9,7 +9,7 @@ import pytest
 from trainings import Train, everything, one_line
 
 from bigsvm.core.errors import UserError
-from bigsvm.files.sealed import read_sealed, write_sealed
+from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.solvers.state import State
 from bigsvm.training.checkpoint import Checkpoints
 
@@ -110,7 +110,7 @@ def test_something_else_under_its_name_is_passed_over(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkpoints(folder).save(state_at(1), 0.0)
-    write_sealed(path_of(folder, 2), {"alpha": np.ones(9)}, {"format": "bigsvm model 1"})
+    write_tensors(path_of(folder, 2), {"alpha": np.ones(9)}, {"format": "bigsvm model 1"})
     path_of(folder, 3).mkdir()
     (folder / "checkpoint-notes.txt").write_text("mine")
     saved = checkpoints(folder).latest()
@@ -183,8 +183,8 @@ def test_arrays_that_compiled_code_would_run_over_are_refused(
     folder: Path, array: str, other: np.ndarray
 ) -> None:
     checkpoints(folder).save(state_at(5), 0.0)
-    arrays, about = read_sealed(path_of(folder, 5))
-    write_sealed(path_of(folder, 5), arrays | {array: other}, about)
+    arrays, about = read_tensors(path_of(folder, 5))
+    write_tensors(path_of(folder, 5), arrays | {array: other}, about)
     with pytest.raises(UserError, match=f"{array} is not 9 times"):
         checkpoints(folder).latest()
 
@@ -202,11 +202,11 @@ def test_the_newest_beyond_ten_digits(folder: Path) -> None:
 
 def forged(folder: Path, numbers: dict[str, Any] | None = None, **changes: Any) -> None:
     """A checkpoint of iteration 5 that somebody has changed and sealed again."""
-    arrays, about = read_sealed(path_of(folder, 5))
+    arrays, about = read_tensors(path_of(folder, 5))
     for name in set(changes) & {*arrays, "margin"}:
         arrays[name] = changes.pop(name)
     about["numbers"] |= numbers or {}
-    write_sealed(path_of(folder, 5), arrays, about | changes)
+    write_tensors(path_of(folder, 5), arrays, about | changes)
 
 
 def of_nine(value: float, dtype: type = np.float64) -> np.ndarray:
@@ -289,9 +289,9 @@ def test_a_margin_is_checked_too(folder: Path, capsys: pytest.CaptureFixture[str
 def test_roles_that_are_not_those_of_the_problem(halfway: Path, train: Train) -> None:
     """With the role -1 a training left out patterns, and ended with a gap of -inf."""
     for path in (halfway / "checkpoints").iterdir():
-        arrays, about = read_sealed(path)
+        arrays, about = read_tensors(path)
         arrays["role"][arrays["alpha"] == 0] = -1
-        write_sealed(path, arrays, about)
+        write_tensors(path, arrays, about)
     before = everything(halfway)
     assert "not one of this problem" in one_line(train(halfway, code=2))
     assert everything(halfway) == before

@@ -12,7 +12,7 @@ from bigsvm import cli
 from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import signs_of
-from bigsvm.files.sealed import read_sealed, write_sealed
+from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.models.model import Model, load_model
 from bigsvm.predict import predict
 from bigsvm.prepare import prepare
@@ -155,9 +155,9 @@ def test_models_that_make_no_sense(change: dict[str, Any], tmp_path: Path) -> No
     good = Model(np.eye(2, dtype=np.float32), coef, np.arange(2), {"name": "rbf"}, ("a", "b", "c"))
     good.save(tmp_path / "m.safetensors")
     assert load_model(tmp_path / "m.safetensors").classes == ("a", "b", "c")
-    arrays, about = read_sealed(tmp_path / "m.safetensors")
+    arrays, about = read_tensors(tmp_path / "m.safetensors")
     assert about["format"] == "bigsvm model 3"
-    write_sealed(tmp_path / "m.safetensors", arrays, about | change)
+    write_tensors(tmp_path / "m.safetensors", arrays, about | change)
     with pytest.raises(UserError, match="makes no model"):
         load_model(tmp_path / "m.safetensors")
 

@@ -13,7 +13,7 @@ from trainings import HANGS
 from bigsvm.backends import Backend
 from bigsvm.backends.dask import DaskBackend
 from bigsvm.backends.local import LocalBackend
-from bigsvm.cluster.start import connected
+from bigsvm.cluster.start import connect
 from bigsvm.cluster.workers import Cluster
 from bigsvm.config import ClusterConfig, PrepareOptions
 from bigsvm.core.stop_rule import StopRule
@@ -44,7 +44,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     config = ClusterConfig(kind="local", workers=3)
-    with connected(config, print, lambda: False) as cluster:
+    with connect(config, print, lambda: False) as cluster:
         assert cluster is not None
         yield cluster
 

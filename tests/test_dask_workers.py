@@ -20,7 +20,7 @@ from bigsvm.backends import worker
 from bigsvm.backends.dask import DaskBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.cluster import start as cluster_start
-from bigsvm.cluster.start import connected
+from bigsvm.cluster.start import connect
 from bigsvm.config import ClusterConfig
 from bigsvm.core.errors import UserError
 from bigsvm.kernels import Kernel
@@ -94,7 +94,7 @@ def test_an_unfit_worker_is_refused_at_the_start(
     try:
         with (
             open_dataset(store) as dataset,
-            connected(config, print, lambda: False) as cluster,
+            connect(config, print, lambda: False) as cluster,
             pytest.raises(UserError) as refusal,
         ):
             assert cluster is not None
@@ -117,7 +117,7 @@ def test_an_unfit_worker_that_comes_later_is_left_out(
     try:
         with (
             open_dataset(store) as dataset,
-            connected(config, heard.append, lambda: False) as cluster,
+            connect(config, heard.append, lambda: False) as cluster,
         ):
             assert cluster is not None
             backend = DaskBackend(dataset, store, KERNEL, cluster, 2**30)
@@ -144,9 +144,9 @@ def test_a_worker_takes_no_other_rows_than_the_trainer_saw(
     shutil.copytree(stores["chunks of 1000"], path)
     with open_dataset(path) as dataset:
         verified_fingerprint(dataset)
-        seen, rows = worker.look(path), dataset.read(0, 3)
-    stretch = worker.Stretch(path, seen, dataset.remembered, KERNEL, start, stop, 2**30, 1)
-    _, sums = worker.matvec(stretch, rows, np.ones(3))
+        seen, rows = worker.probe(path), dataset.read(0, 3)
+    shard = worker.RowShard(path, seen, dataset.checksums, KERNEL, start, stop, 2**30, 1)
+    _, sums = worker.matvec(shard, rows, np.ones(3))
     with open_dataset(path) as dataset:
         expected = LocalBackend(dataset, KERNEL, 2**30).matvec(rows, np.ones(3))
     assert sums.tobytes() == expected[start:stop].tobytes()
@@ -154,7 +154,7 @@ def test_a_worker_takes_no_other_rows_than_the_trainer_saw(
     x: Any = zarr.open_group(path, mode="r+")["train/X"]
     x[2500, 3] += 1  # neither the first nor the last row, at which `look` looks
     with pytest.raises(UserError, match="rows 2000 to 3000 are not what they were"):
-        worker.matvec(stretch, rows, np.ones(3))
+        worker.matvec(shard, rows, np.ones(3))
     assert worker._kept is None
 
 

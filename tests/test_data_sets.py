@@ -12,7 +12,7 @@ from trainings import wait_until
 from bigsvm import cli
 from bigsvm.config import DataConfig
 from bigsvm.core.errors import UserError
-from bigsvm.preparation.data_sets import located
+from bigsvm.preparation.data_sets import resolve_data
 from bigsvm.prepare import main
 from bigsvm.stores.store import open_dataset
 
@@ -29,7 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def rows(**data: str) -> np.ndarray:
-    train = located(DataConfig(source="mine.csv", **data)).train
+    train = resolve_data(DataConfig(source="mine.csv", **data)).train
     assert isinstance(train, str)
     with open_dataset(train) as made:
         return made.read(0, made.n)
@@ -62,7 +62,7 @@ def test_a_named_source_from_another_folder(here: Path, monkeypatch: pytest.Monk
         (here / folder).mkdir()
         (here / folder / "heart_scale").write_text(f"1 1:{value}\n-1 1:2\n1 1:3\n")
         monkeypatch.setenv("BIGSVM_DATA", str(here / folder))
-        train = located(DataConfig(source="heart")).train
+        train = resolve_data(DataConfig(source="heart")).train
         assert isinstance(train, str)
         with open_dataset(train) as made:
             found.append(float(made.read(0, 1)[0, 0]))
@@ -70,10 +70,10 @@ def test_a_named_source_from_another_folder(here: Path, monkeypatch: pytest.Monk
 
 
 def test_the_same_content_is_prepared_once() -> None:
-    first = located(DataConfig(source="mine.csv")).train
+    first = resolve_data(DataConfig(source="mine.csv")).train
     os.utime("mine.csv", (0, 0))
-    assert located(DataConfig(source="mine.csv")).train == first
-    assert located(DataConfig(source=str(Path("mine.csv").absolute()))).train == first
+    assert resolve_data(DataConfig(source="mine.csv")).train == first
+    assert resolve_data(DataConfig(source=str(Path("mine.csv").absolute()))).train == first
 
 
 @pytest.mark.parametrize("store", ["s.zarr", "s.h5"])
@@ -90,7 +90,7 @@ def test_a_store_made_by_the_command_line_is_the_same() -> None:
     assert main(["mine.csv", "s.zarr", "--label-column", "2", "--positive", "1", "--quiet"]) == 0
     options = {"label_column": 2, "positive": 1}
     data = DataConfig.model_validate({"source": "mine.csv", "train": "s.zarr", "prepare": options})
-    assert located(data).train == "s.zarr"
+    assert resolve_data(data).train == "s.zarr"
 
 
 def test_a_store_of_the_users_own_stays_when_the_raw_file_is_gone() -> None:

@@ -12,7 +12,7 @@ import pytest
 from small_stores import write
 
 from bigsvm.core.errors import UserError
-from bigsvm.files.durable import open_no_symlink, sweep, written_whole
+from bigsvm.files.atomic import atomic_write, open_no_symlink, remove_stale_temporaries
 from bigsvm.stores.store import open_dataset
 from bigsvm.training.run_dir import RunDir
 
@@ -29,7 +29,7 @@ def test_a_planted_symlink_is_not_followed(tmp_path: Path) -> None:
     precious.write_text("years of work")
     for process in range(os.getpid() - 5, os.getpid() + 5):
         (tmp_path / f".summary.json.{process}.tmp").symlink_to(precious)
-    with written_whole(tmp_path / "summary.json") as temporary:
+    with atomic_write(tmp_path / "summary.json") as temporary:
         temporary.write_text("{}")
     assert precious.read_text() == "years of work"
     assert (tmp_path / "summary.json").read_text() == "{}"
@@ -38,7 +38,7 @@ def test_a_planted_symlink_is_not_followed(tmp_path: Path) -> None:
 def test_the_name_cannot_be_foreseen_and_the_file_is_new(tmp_path: Path) -> None:
     seen = set()
     for _ in range(3):
-        with written_whole(tmp_path / "a") as temporary:
+        with atomic_write(tmp_path / "a") as temporary:
             assert temporary.stat().st_size == 0 and not temporary.is_symlink()
             assert re.fullmatch(rf"\.a\.{os.getpid()}\.[0-9a-f]{{16}}\.tmp", temporary.name)
             seen.add(temporary.name)
@@ -50,7 +50,7 @@ def test_a_temporary_that_was_exchanged_is_not_published(tmp_path: Path) -> None
     (tmp_path / "secret").write_text("of the user")
     with (
         pytest.raises(UserError, match="in its place"),
-        written_whole(tmp_path / "model") as temporary,
+        atomic_write(tmp_path / "model") as temporary,
     ):
         temporary.unlink()
         temporary.symlink_to(tmp_path / "secret")
@@ -85,7 +85,7 @@ def test_temporaries_of_former_processes_are_swept(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     link = tmp_path / f".c.{gone}.0123456789abcdef.tmp"
     link.symlink_to(tmp_path / others[0])
-    sweep(tmp_path)
+    remove_stale_temporaries(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {*others, link.name}
 
 
@@ -101,7 +101,7 @@ def test_a_file_system_without_fsync_of_folders(
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    with written_whole(tmp_path / "a") as temporary:
+    with atomic_write(tmp_path / "a") as temporary:
         temporary.write_text("there")
     assert (tmp_path / "a").read_text() == "there"
     write(tmp_path / "s.zarr")
@@ -116,7 +116,7 @@ def test_data_that_did_not_reach_the_disk_gets_no_name(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(OSError) as failure, written_whole(tmp_path / "a") as temporary:
+    with pytest.raises(OSError) as failure, atomic_write(tmp_path / "a") as temporary:
         temporary.write_text("lost")
     assert failure.value.filename == str(tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
@@ -126,8 +126,8 @@ def test_a_process_is_told_without_proc(tmp_path: Path, monkeypatch: pytest.Monk
     """macOS has none."""
     (tmp_path / ".a.4711.0123456789abcdef.tmp").touch()
     monkeypatch.setattr(psutil, "pid_exists", lambda process: process == 4711)
-    sweep(tmp_path)
+    remove_stale_temporaries(tmp_path)
     assert any(tmp_path.iterdir())
     monkeypatch.setattr(psutil, "pid_exists", lambda process: False)
-    sweep(tmp_path)
+    remove_stale_temporaries(tmp_path)
     assert not any(tmp_path.iterdir())

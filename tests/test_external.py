@@ -12,7 +12,7 @@ from small_run import run
 
 from bigsvm.core.errors import UserError
 from bigsvm.stores.external import ALLOW
-from bigsvm.stores.store import open_dataset, part_for_testing
+from bigsvm.stores.store import open_dataset, part_to_predict
 
 X = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
 Y = np.arange(8) % 2
@@ -93,7 +93,7 @@ def test_it_is_refused_before_the_other_file_is_opened(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "s.h5", "a") as file:
         file["test"] = h5py.ExternalLink("fifo", "/")
     with pytest.raises(UserError, match=ALLOW):
-        part_for_testing({"path": tmp_path / "s.h5"})
+        part_to_predict({"path": tmp_path / "s.h5"})
     code, _, err = run("bigsvm.inspect", tmp_path / "s.h5")
     assert code == 2 and ALLOW in err and err.count("\n") == 1
 

@@ -19,7 +19,7 @@ import pytest
 
 from bigsvm import load_model
 from bigsvm.core.errors import UserError
-from bigsvm.files.sealed import read_sealed, write_sealed
+from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.models import model
 from bigsvm.solvers.state import State
 from bigsvm.training import checkpoint
@@ -36,7 +36,7 @@ KEPT = sorted(FORMATS.glob("*.safetensors"))
 
 def latest(folder: Path) -> checkpoint.Checkpoint | None:
     path = next(folder.glob("checkpoint-*.safetensors"))
-    identity = read_sealed(path)[1]["identity"]
+    identity = read_tensors(path)[1]["identity"]
     return Checkpoints(folder, identity, 2).latest()
 
 
@@ -82,8 +82,8 @@ def test_a_version_that_never_was(version: int, tmp_path: Path) -> None:
     for kind in READ:
         newest = FORMATS / f"{kind}-{max(READ[kind])}.safetensors"
         target = tmp_path / "checkpoint-0000000020.safetensors"
-        arrays, about = read_sealed(newest)
-        write_sealed(target, arrays, about | {"format": f"bigsvm {kind} {version}"})
+        arrays, about = read_tensors(newest)
+        write_tensors(target, arrays, about | {"format": f"bigsvm {kind} {version}"})
         with pytest.raises(UserError, match=f"{target.name}.*bigsvm {kind} {version}") as caught:
             load_model(target) if kind == "model" else latest(tmp_path)
         assert "\n" not in str(caught.value)
@@ -93,9 +93,9 @@ def test_a_version_that_never_was(version: int, tmp_path: Path) -> None:
 def test_a_checkpoint_that_has_more_in_it_than_is_known(tmp_path: Path) -> None:
     for version in READ["checkpoint"]:
         target = as_checkpoint(FORMATS / f"checkpoint-{version}.safetensors", tmp_path)
-        arrays, about = read_sealed(target)
+        arrays, about = read_tensors(target)
         numbers = about["numbers"] if version == 3 else about["numbers"][0]
         numbers["momentum"] = 0.5
-        write_sealed(target, arrays, about)
+        write_tensors(target, arrays, about)
         with pytest.raises(UserError, match=r"another version.*momentum.*--fresh"):
             latest(tmp_path)

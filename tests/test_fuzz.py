@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from bigsvm.config.file import load_config
 from bigsvm.core.errors import UserError
 from bigsvm.core.scaling import Scaling
-from bigsvm.files.sealed import read_sealed, write_sealed
+from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.models.model import Model, load_model
 from bigsvm.readers import ReadOptions, open_reader
 
@@ -221,7 +221,7 @@ def test_models_that_are_sealed_by_a_stranger(sealed: bytes, tmp_path: Path) -> 
     """The seal is no secret: whoever wants can put one on anything."""
     path = tmp_path / "m.safetensors"
     path.write_bytes(sealed)
-    arrays, about = read_sealed(path)
+    arrays, about = read_tensors(path)
     kernels = st.fixed_dictionaries(
         {"name": st.sampled_from(["rbf", "poly", "linear"])},
         optional={"gamma": anything, "coef0": anything, "degree": anything},
@@ -235,7 +235,7 @@ def test_models_that_are_sealed_by_a_stranger(sealed: bytes, tmp_path: Path) -> 
     @fuzzed
     @given(changes, st.dictionaries(st.sampled_from(sorted(arrays)), values, max_size=1))
     def try_one(said: dict[str, object], held: dict[str, np.ndarray]) -> None:
-        write_sealed(path, arrays | held, about | said | {"format": about["format"]})
+        write_tensors(path, arrays | held, about | said | {"format": about["format"]})
         is_refused(path, use_model)
 
     try_one()

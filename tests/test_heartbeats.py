@@ -32,7 +32,7 @@ def test_a_frozen_worker_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeats, "_LOOK_SECONDS", 0.5)
     said = list[str]()
     config = ClusterConfig(kind="local", workers=2)
-    with cluster_start.connected(config, said.append, lambda: False) as workers:
+    with cluster_start.connect(config, said.append, lambda: False) as workers:
         assert workers is not None
         workers.examine(lambda seen: None, os.getpid)
         frozen, other = workers.workers()

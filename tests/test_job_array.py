@@ -13,8 +13,8 @@ from trainings import HANGS, environment, summary
 
 from bigsvm.config import DataConfig, PrepareOptions
 from bigsvm.core.errors import UserError
-from bigsvm.files.hidden_folder import hidden_folder
-from bigsvm.preparation.data_sets import located
+from bigsvm.files.staging import staging_dir
+from bigsvm.preparation.data_sets import resolve_data
 from bigsvm.prepare import prepare
 
 CONFIG = """
@@ -52,7 +52,7 @@ def test_waiting_ends_with_the_other(
     holding = threading.Event()
 
     def other() -> None:
-        with hidden_folder(store, "spill"):
+        with staging_dir(store, "spill"):
             holding.set()
             time.sleep(1)
         if ending == "it is made":
@@ -63,7 +63,7 @@ def test_waiting_ends_with_the_other(
     thread.start()
     holding.wait()
     data = DataConfig(source="synthetic", train=str(store), prepare=options)
-    assert located(data).train == str(store)
+    assert resolve_data(data).train == str(store)
     thread.join()
     assert store.is_dir()
     said = capsys.readouterr().err

@@ -18,9 +18,9 @@ from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.core.errors import UserError
 from bigsvm.kernels import LANES, Kernel
-from bigsvm.stores.plain_rows import PlainRows
+from bigsvm.stores.direct_io import DirectRows
 from bigsvm.stores.store import Dataset, open_dataset
-from bigsvm.stores.writer import About, StoreWriter
+from bigsvm.stores.writer import StoreMetadata, StoreWriter
 
 N, D, CHUNK = 5000, 6, 700
 FORMS = {"zstd.zarr": "zstd", "none.zarr": "none", "plain.h5": None}
@@ -38,7 +38,9 @@ def folder(rows: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
     y = np.where(np.arange(N) % 2, 1, -1).astype(np.int8)
     for name, compression in FORMS.items():
         options = {"chunk_rows": CHUNK, "compression": compression}
-        with StoreWriter(folder / name, {"train": N}, D, About((0, 1)), **options) as writer:
+        with StoreWriter(
+            folder / name, {"train": N}, D, StoreMetadata((0, 1)), **options
+        ) as writer:
             writer.append("train", rows, y)
     with h5py.File(folder / "own.h5", "w") as file:
         file["contiguous"] = rows
@@ -100,12 +102,12 @@ def test_panels_are_the_same_however_the_rows_lie(
         for start, stop in ((0, N), (700, 1400), (4900, N)):
             panels = np.full((-(-N // LANES), D, LANES), np.nan, np.float32)
             space = np.full((N, D), np.nan, np.float32)
-            data.remember(start, stop, rows[start:stop])
+            data.record_checksum(start, stop, rows[start:stop])
             filled = data.read_panels(start, stop, panels, space)
             lying = np.zeros((len(filled) * LANES, D), np.float32)
             lying[: stop - start] = rows[start:stop]
             np.testing.assert_array_equal(filled, lying.reshape(-1, LANES, D).swapaxes(1, 2))
-            data.remember(start, stop, rows[start:stop] + np.float32(1))
+            data.record_checksum(start, stop, rows[start:stop] + np.float32(1))
             with pytest.raises(UserError, match=f"rows {start} to {stop} are not what they were"):
                 data.read_panels(start, stop, panels, space)
 
@@ -115,13 +117,13 @@ def test_few_rows_are_read_by_themselves_where_the_file_allows_it(
     folder: Path, rows: np.ndarray, name: str, x: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     picked = []
-    pick = PlainRows.pick
+    pick = DirectRows.pick
 
-    def watched(self: PlainRows, indices: np.ndarray, out: np.ndarray) -> bool:
+    def watched(self: DirectRows, indices: np.ndarray, out: np.ndarray) -> bool:
         picked.extend(indices.tolist())
         return pick(self, indices, out)
 
-    monkeypatch.setattr(PlainRows, "pick", watched)
+    monkeypatch.setattr(DirectRows, "pick", watched)
     with opened(folder, name, x) as data:
         np.testing.assert_array_equal(data.gather(np.array([4999, 0, 699])), rows[[4999, 0, 699]])
     assert (len(picked) > 0) == ((name, x) in PLAIN)
@@ -181,7 +183,7 @@ def test_memory_stays_under_its_limit_with_data_several_times_as_large(tmp_path:
     y = generator.choice(np.array([-1, 1], np.int8), 1250)
     x = generator.standard_normal((1250, d), dtype=np.float32) + 0.1 * y[:, None]
     store = tmp_path / "large.zarr"
-    with StoreWriter(store, {"train": n}, d, About((0, 1))) as writer:
+    with StoreWriter(store, {"train": n}, d, StoreMetadata((0, 1))) as writer:
         for _ in range(0, n, 1250):  # the same again and again: quickly written
             writer.append("train", x, y)
     config = tmp_path / "large.yaml"

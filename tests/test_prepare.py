@@ -11,9 +11,9 @@ import zarr
 from trainings import wait_until
 
 from bigsvm import cli
-from bigsvm.config.prepare_options import PrepareOptions, checked_options
+from bigsvm.config.prepare_options import PrepareOptions, validate_options
 from bigsvm.core.errors import UserError
-from bigsvm.preparation.split import TestChoice
+from bigsvm.preparation.split import TestRowSampler
 from bigsvm.prepare import main, prepare
 from bigsvm.stores.fingerprint import fingerprint
 from bigsvm.stores.store import Dataset, open_dataset
@@ -64,7 +64,7 @@ def test_scaling_is_fitted_on_training_rows_only(tmp_path: Path, table: tuple) -
         assert data.scaling == summary.scaling and data.scaling is not None
         # The counter in the first feature tells which row is which.
         scale, offset = data.scaling.scale[0], data.scaling.offset[0]
-        chosen = TestChoice(500, 120, 3).next(500)
+        chosen = TestRowSampler(500, 120, 3).next(500)
         for rows, mask, labels in ((train, ~chosen, train_labels), (test, chosen, test_labels)):
             expected = np.clip((X[mask] - data.scaling.offset) / data.scaling.scale, -1.5, 1.5)
             np.testing.assert_array_equal(rows, expected.astype(np.float32))
@@ -79,15 +79,15 @@ def test_scaling_is_fitted_on_training_rows_only(tmp_path: Path, table: tuple) -
 
 def test_split_depends_on_the_seed_only_and_is_even() -> None:
     n, test_rows = 200_000, 50_000
-    mask = TestChoice(n, test_rows, 1).next(n)
+    mask = TestRowSampler(n, test_rows, 1).next(n)
     assert mask.sum() == test_rows
-    pieces = TestChoice(n, test_rows, 1)
+    pieces = TestRowSampler(n, test_rows, 1)
     again = np.concatenate([pieces.next(size) for size in (1, 70_000, 129_999)])
     np.testing.assert_array_equal(again, mask)
-    assert (TestChoice(n, test_rows, 2).next(n) != mask).any()
+    assert (TestRowSampler(n, test_rows, 2).next(n) != mask).any()
     # Ten equal stretches have 5,000 each, give or take five standard deviations.
     assert np.abs(mask.reshape(10, -1).sum(axis=1) - 5000).max() < 5 * 61
-    assert TestChoice(7, 7, 0).next(7).all() and not TestChoice(7, 0, 0).next(7).any()
+    assert TestRowSampler(7, 7, 0).next(7).all() and not TestRowSampler(7, 0, 0).next(7).any()
 
 
 def test_same_input_same_bits_whatever_the_chunks_and_the_format(
@@ -105,7 +105,7 @@ def test_same_input_same_bits_whatever_the_chunks_and_the_format(
         )
     ):
         store = tmp_path / f"{number}.zarr"
-        prepare(source, store, checked_options({**chosen, **options}))
+        prepare(source, store, validate_options({**chosen, **options}))
         prints.add(tuple(open_dataset(store, p).recorded_fingerprint for p in ("train", "test")))
     assert len(prints) == 1
 
@@ -176,7 +176,7 @@ def test_labels_of_more_or_fewer_than_two_values(tmp_path: Path) -> None:
 
 def test_a_split_that_takes_a_whole_class(tmp_path: Path) -> None:
     path = csv_file(tmp_path / "m.csv", np.eye(4), [0, 0, 0, 1])
-    seeds = [seed for seed in range(50) if TestChoice(4, 1, seed).next(4)[3]]
+    seeds = [seed for seed in range(50) if TestRowSampler(4, 1, seed).next(4)[3]]
     with pytest.raises(UserError, match="no training row has the label 1"):
         prepare(path, tmp_path / "s.zarr", PrepareOptions(test_rows=1, seed=seeds[0]))
     with pytest.raises(UserError, match="leave none to train on"):

@@ -9,14 +9,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reading import read, write
 
-from bigsvm.readers.number import EXACT, NOT_A_NUMBER, UNSURE, convert, parse_number
+from bigsvm.readers.number import DEFERRED, EXACT, NOT_A_NUMBER, convert_deferred, parse_number
 
 
 def number(token: str) -> float | None:
     text = np.frombuffer(token.encode(), np.uint8)
     value, state = parse_number(text, 0, len(text))
-    if state == UNSURE:
-        return float(convert(text, np.array([[0, len(text)]]))[0])
+    if state == DEFERRED:
+        return float(convert_deferred(text, np.array([[0, len(text)]]))[0])
     return value if state == EXACT else None
 
 

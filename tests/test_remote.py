@@ -12,7 +12,7 @@ from trainings import HANGS, command, environment, final, one_line, summary
 
 from bigsvm.config.file import load_config
 from bigsvm.core.errors import UserError
-from bigsvm.stores.addresses import refuse_credentials
+from bigsvm.core.urls import reject_credentials
 from bigsvm.stores.fingerprint import fingerprint
 from bigsvm.stores.store import open_dataset
 
@@ -236,4 +236,4 @@ def test_other_addresses(store: Path) -> None:
     ],
 )
 def test_addresses_without_credentials_are_taken(address: str) -> None:
-    refuse_credentials(address)
+    reject_credentials(address)

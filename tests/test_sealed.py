@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from bigsvm.core.errors import UserError
-from bigsvm.files.sealed import _checksum, read_sealed, write_sealed
+from bigsvm.files.checked_tensors import _checksum, read_tensors, write_tensors
 from bigsvm.models.model import FORMAT, load_model
 
 ABOUT = {"format": "test", "gap": 0.1, "nested": {"é": [1, None, "x"]}, "text": "{}\n\0\u2028"}
@@ -42,12 +42,12 @@ def same(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
 @pytest.fixture
 def sealed(tmp_path: Path) -> Path:
     path = tmp_path / "some.safetensors"
-    write_sealed(path, content(), ABOUT)
+    write_tensors(path, content(), ABOUT)
     return path
 
 
 def test_round_trip(sealed: Path) -> None:
-    arrays, about = read_sealed(sealed)
+    arrays, about = read_tensors(sealed)
     assert same(arrays, content())
     assert about == ABOUT
     assert [path.name for path in sealed.parent.iterdir()] == [sealed.name]
@@ -56,14 +56,14 @@ def test_round_trip(sealed: Path) -> None:
 @pytest.mark.parametrize("shape", [(0,), (0, 7), (4, 0)])
 def test_arrays_without_content(tmp_path: Path, shape: tuple[int, ...]) -> None:
     arrays = {"empty": np.empty(shape, np.float32), "other": np.arange(3)}
-    write_sealed(tmp_path / "e", arrays, {})
-    assert same(read_sealed(tmp_path / "e")[0], arrays)
+    write_tensors(tmp_path / "e", arrays, {})
+    assert same(read_tensors(tmp_path / "e")[0], arrays)
 
 
 def test_a_view_of_an_array(tmp_path: Path) -> None:
     whole = np.arange(24.0).reshape(4, 6)
-    write_sealed(tmp_path / "v", {"view": whole[::2, 1::2]}, {})
-    assert (read_sealed(tmp_path / "v")[0]["view"] == whole[::2, 1::2]).all()
+    write_tensors(tmp_path / "v", {"view": whole[::2, 1::2]}, {})
+    assert (read_tensors(tmp_path / "v")[0]["view"] == whole[::2, 1::2]).all()
 
 
 def test_safetensors_itself_reads_it(sealed: Path) -> None:
@@ -77,16 +77,16 @@ def test_safetensors_itself_reads_it(sealed: Path) -> None:
 def test_same_content_same_bytes(sealed: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     arrays = dict(reversed(content().items()))
-    write_sealed(other, arrays, dict(reversed(ABOUT.items())))
+    write_tensors(other, arrays, dict(reversed(ABOUT.items())))
     assert other.read_bytes() == sealed.read_bytes()
-    write_sealed(other, arrays | {"role": arrays["role"] + 1}, ABOUT)
+    write_tensors(other, arrays | {"role": arrays["role"] + 1}, ABOUT)
     assert other.read_bytes() != sealed.read_bytes()
 
 
 def refused_or_identical(path: Path) -> bool:
     """Read a changed file; whether it was refused."""
     try:
-        arrays, about = read_sealed(path)
+        arrays, about = read_tensors(path)
     except UserError as refusal:
         assert str(path) in str(refusal)
         assert "\n" not in str(refusal)
@@ -167,7 +167,7 @@ def test_files_of_others(tmp_path: Path, foreign: bytes) -> None:
     path = tmp_path / "foreign.safetensors"
     path.write_bytes(foreign)
     with pytest.raises(UserError, match=r"foreign\.safetensors") as caught:
-        read_sealed(path)
+        read_tensors(path)
     assert "\n" not in str(caught.value)
     with pytest.raises(UserError, match=r"foreign\.safetensors"):
         load_model(path)
@@ -177,7 +177,7 @@ def test_a_file_of_safetensors(tmp_path: Path) -> None:
     path = tmp_path / "theirs.safetensors"
     save_file({"w": np.ones(3)}, path)
     with pytest.raises(UserError, match=r"theirs\.safetensors: .* not a file of bigsvm"):
-        read_sealed(path)
+        read_tensors(path)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_description_that_makes_no_sense(tmp_path: Path, description: str) -> 
     arrays = {"a": np.zeros(3)}
     metadata = {"about": description, "checksum": _checksum(description, arrays)}
     save_file(arrays, tmp_path / "f", metadata)
-    for read in (read_sealed, load_model):
+    for read in (read_tensors, load_model):
         with pytest.raises(UserError, match="its description") as refusal:
             read(tmp_path / "f")
         assert str(tmp_path / "f") in str(refusal.value)
@@ -195,21 +195,21 @@ def test_a_description_that_makes_no_sense(tmp_path: Path, description: str) -> 
 
 
 def test_a_file_that_cannot_be_opened_now_is_not_a_damaged_one(sealed: Path) -> None:
-    read_sealed(sealed)
+    read_tensors(sealed)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
     try:
         with pytest.raises(OSError, match="Too many open files"):
-            read_sealed(sealed)
+            read_tensors(sealed)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="none: there is no such file"):
-        read_sealed(tmp_path / "none")
+        read_tensors(tmp_path / "none")
     with pytest.raises(UserError, match=str(tmp_path)):
-        read_sealed(tmp_path)
+        read_tensors(tmp_path)
 
 
 MODEL_ARRAYS = {
@@ -250,13 +250,13 @@ def test_a_sealed_stranger_is_no_model(
     """The seal says that a file is whole, not that it makes sense: anybody can make one."""
     path = tmp_path / "stranger.safetensors"
     wrong = {name: array for name, array in (MODEL_ARRAYS | arrays).items() if array is not None}
-    write_sealed(path, wrong, MODEL_ABOUT | about)
+    write_tensors(path, wrong, MODEL_ABOUT | about)
     with pytest.raises(UserError, match=r"stranger\.safetensors"):
         load_model(path)
 
 
 def test_what_the_stranger_is_made_of_is_a_model(tmp_path: Path) -> None:
-    write_sealed(tmp_path / "m", MODEL_ARRAYS, MODEL_ABOUT)
+    write_tensors(tmp_path / "m", MODEL_ARRAYS, MODEL_ABOUT)
     assert load_model(tmp_path / "m").predict(np.ones((2, 2))).tolist() == [1, 1]
 
 
@@ -264,7 +264,7 @@ WRITER = """
 import sys
 from pathlib import Path
 import numpy as np
-from bigsvm.files.sealed import write_sealed
+from bigsvm.files.checked_tensors import write_sealed
 write_sealed(Path(sys.argv[1]), {"big": np.full(int(sys.argv[2]), 2.0)}, {})
 """
 
@@ -276,7 +276,7 @@ def write_elsewhere(path: Path, values: int, **options: Any) -> subprocess.Compl
 
 def test_whole_or_not_at_all_where_files_may_not_be_large(tmp_path: Path) -> None:
     path = tmp_path / "big"
-    write_sealed(path, {"old": np.ones(1)}, {})
+    write_tensors(path, {"old": np.ones(1)}, {})
     before = path.read_bytes()
 
     def small_files() -> None:
@@ -288,15 +288,15 @@ def test_whole_or_not_at_all_where_files_may_not_be_large(tmp_path: Path) -> Non
     assert path.read_bytes() == before
     assert [left.name for left in tmp_path.iterdir()] == ["big"]
     assert write_elsewhere(path, 100, preexec_fn=small_files).returncode == 0
-    assert read_sealed(path)[0]["big"].shape == (100,)
+    assert read_tensors(path)[0]["big"].shape == (100,)
 
 
 def test_whole_or_not_at_all_on_a_full_disk(small_disk: Path) -> None:
     path = small_disk / "big"
-    write_sealed(path, {"big": np.ones(20_000)}, {})
+    write_tensors(path, {"big": np.ones(20_000)}, {})
     before = path.read_bytes()
     with pytest.raises(OSError, match="No space left on device") as caught:
-        write_sealed(path, {"big": np.full(50_000, 2.0)}, {})
+        write_tensors(path, {"big": np.full(50_000, 2.0)}, {})
     assert caught.value.filename == str(path)
     assert path.read_bytes() == before
     assert [left.name for left in small_disk.iterdir()] == ["big"]

@@ -14,7 +14,7 @@ from small_run import make_model, make_store, run
 from trainings import environment
 
 from bigsvm import cli
-from bigsvm.files import durable
+from bigsvm.files import atomic
 from bigsvm.models import libsvm_model
 
 
@@ -130,7 +130,7 @@ def test_an_export_that_fails_leaves_nothing(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(durable, "_fsync", full)
+    monkeypatch.setattr(atomic, "_fsync", full)
     command = ["export", str(tmp_path / "m.safetensors"), str(tmp_path / "x.model")]
     assert cli.main(command) == 1
     monkeypatch.undo()

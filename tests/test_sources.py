@@ -12,7 +12,7 @@ import pytest
 from bigsvm.core.errors import UserError
 from bigsvm.preparation import download as download_module
 from bigsvm.preparation import sources
-from bigsvm.preparation.sources import SOURCES, SourceFile, find_or_download, locate
+from bigsvm.preparation.sources import SOURCES, SourceFile, find_or_download, locate_files
 from bigsvm.readers import ReadOptions, open_reader
 
 
@@ -26,7 +26,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("name", sorted(SOURCES))
 def test_every_source_is_found_and_read(data_dir: Path, name: str) -> None:
     source = SOURCES[name]
-    paths = locate(name)
+    paths = locate_files(name)
     assert len(paths) == len(source.files)
     for path in paths:
         assert path.parent == data_dir
@@ -44,7 +44,7 @@ def test_only_miniboone_drops_rows(data_dir: Path) -> None:
     assert [name for name, source in SOURCES.items() if source.drop_value is not None] == [
         "miniboone"
     ]
-    [path] = locate("miniboone")
+    [path] = locate_files("miniboone")
     value = SOURCES["miniboone"].drop_value
     dropped = sum(
         int(np.all(batch.x == value, axis=1).sum()) for batch in open_reader(path).batches()
@@ -59,12 +59,12 @@ def test_data_folder_comes_before_cache(
     for folder in (own_cache, tmp_path / "data"):
         folder.mkdir()
         (folder / "heart_scale").write_text("1 1:1\n")
-    assert locate("heart") == [tmp_path / "data" / "heart_scale"]
+    assert locate_files("heart") == [tmp_path / "data" / "heart_scale"]
     (tmp_path / "data" / "heart_scale").unlink()
-    assert locate("heart") == [own_cache / "heart_scale"]
+    assert locate_files("heart") == [own_cache / "heart_scale"]
     for name in ("MiniBooNE_PID_subset.zip", "MiniBooNE_PID.txt"):
         (own_cache / name).touch()
-    assert locate("miniboone") == [own_cache / "MiniBooNE_PID.txt"]
+    assert locate_files("miniboone") == [own_cache / "MiniBooNE_PID.txt"]
 
 
 def test_missing_file_is_downloaded_into_the_cache(
@@ -97,10 +97,10 @@ def test_no_network_says_what_to_put_where(
     gone = SourceFile(("heart_scale",), "http://127.0.0.1:9/heart_scale")
     monkeypatch.setitem(SOURCES, "heart", sources.Source("heart", gone, None, "libsvm", positive=1))
     with pytest.raises(UserError, match=r"put heart_scale into .*cache") as caught:
-        locate("heart")
+        locate_files("heart")
     assert "\n" not in str(caught.value)
 
 
 def test_unknown_source_names_the_known_ones() -> None:
     with pytest.raises(UserError, match=r"australian.*sonar"):
-        locate("hart")
+        locate_files("hart")

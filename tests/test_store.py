@@ -15,14 +15,14 @@ from bigsvm.core.scaling import Scaling
 from bigsvm.prepare import prepare
 from bigsvm.stores.fingerprint import fingerprint, verified_fingerprint
 from bigsvm.stores.store import Dataset, open_dataset
-from bigsvm.stores.writer import About, StoreWriter
+from bigsvm.stores.writer import StoreMetadata, StoreWriter
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_reads_back_what_was_written(tmp_path: Path, name: str) -> None:
     X, y = some_rows(100)
     scaling = Scaling("standard", np.arange(7) / 3, np.full(7, 0.1), 8.0)
-    about = About(("background", "signal"), scaling, list("abcdefg"), "here", {"seed": 3})
+    about = StoreMetadata(("background", "signal"), scaling, list("abcdefg"), "here", {"seed": 3})
     write(tmp_path / name, about=about)
     with open_dataset(tmp_path / name) as data:
         assert (data.n, data.d, data.chunk_rows, data.stored_chunk_bytes) == (100, 7, 32, 32 * 28)
@@ -49,7 +49,7 @@ def test_zarr_stores_are_version_3_with_labels_and_rows_as_promised(tmp_path: Pa
 
 def test_hdf5_attributes_hold_thousands_of_feature_names(tmp_path: Path) -> None:
     names = [f"a feature with a long name {i}" for i in range(5000)]
-    write(tmp_path / "s.h5", about=About((0, 1), feature_names=names))
+    write(tmp_path / "s.h5", about=StoreMetadata((0, 1), feature_names=names))
     assert open_dataset(tmp_path / "s.h5").feature_names == names
 
 
@@ -104,7 +104,7 @@ def test_parts_are_found_from_the_store_and_by_their_own_path(tmp_path: Path) ->
     X, y = some_rows(10)
     for name in ("s.zarr", "s.h5"):
         parts = {"train": 7, "test": 3}
-        with StoreWriter(tmp_path / name, parts, 7, About((0, 1))) as writer:
+        with StoreWriter(tmp_path / name, parts, 7, StoreMetadata((0, 1))) as writer:
             writer.append("test", X[7:], y[7:])
             writer.append("train", X[:7], y[:7])
         assert open_dataset(tmp_path / name).n == 7

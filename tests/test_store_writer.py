@@ -11,7 +11,7 @@ from small_stores import FORMATS, some_rows, write
 
 from bigsvm.core.errors import UserError
 from bigsvm.stores.store import open_dataset
-from bigsvm.stores.writer import About, StoreWriter
+from bigsvm.stores.writer import StoreMetadata, StoreWriter
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -19,14 +19,16 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, name: str) -> None:
     X, y = some_rows(10)
     with (
         pytest.raises(KeyboardInterrupt),
-        StoreWriter(tmp_path / name, {"train": 10}, 7, About((0, 1)), chunk_rows=2) as writer,
+        StoreWriter(
+            tmp_path / name, {"train": 10}, 7, StoreMetadata((0, 1)), chunk_rows=2
+        ) as writer,
     ):
         writer.append("train", X[:5], y[:5])
         assert not (tmp_path / name).exists()
         raise KeyboardInterrupt
     with (
         pytest.raises(ValueError, match="got 5 of its 10"),
-        StoreWriter(tmp_path / name, {"train": 10}, 7, About((0, 1))) as writer,
+        StoreWriter(tmp_path / name, {"train": 10}, 7, StoreMetadata((0, 1))) as writer,
     ):
         writer.append("train", X[:5], y[:5])
     assert list(tmp_path.iterdir()) == []
@@ -39,7 +41,7 @@ def test_an_existing_store_is_kept_unless_asked(tmp_path: Path, name: str) -> No
         write(tmp_path / name, n=20)
     with (
         pytest.raises(RuntimeError),
-        StoreWriter(tmp_path / name, {"train": 5}, 7, About((0, 1)), overwrite=True),
+        StoreWriter(tmp_path / name, {"train": 5}, 7, StoreMetadata((0, 1)), overwrite=True),
     ):
         raise RuntimeError
     assert open_dataset(tmp_path / name).n == 10
@@ -71,7 +73,7 @@ def test_two_writers_of_one_store_and_leftovers(tmp_path: Path) -> None:
     leftover = tmp_path / ".s.zarr.partial"
     leftover.mkdir()
     (leftover / "rubbish").write_text("of a killed process")
-    with StoreWriter(tmp_path / "s.zarr", {"train": 10}, 7, About((0, 1))) as writer:
+    with StoreWriter(tmp_path / "s.zarr", {"train": 10}, 7, StoreMetadata((0, 1))) as writer:
         assert not (leftover / "rubbish").exists()
         with pytest.raises(UserError, match="another process is writing it"):
             write(tmp_path / "s.zarr")
@@ -93,7 +95,7 @@ def test_the_power_goes_while_a_store_is_replaced(tmp_path: Path) -> None:
         else:
             with (
                 pytest.raises(RuntimeError),
-                StoreWriter(store, {"train": 5}, 7, About((0, 1)), overwrite=True),
+                StoreWriter(store, {"train": 5}, 7, StoreMetadata((0, 1)), overwrite=True),
             ):
                 raise RuntimeError
         assert open_dataset(store).n == 10

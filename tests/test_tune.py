@@ -16,7 +16,7 @@ from tunings import CS, SIGMAS, command, config_for, made_store, tune
 from bigsvm import cli
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.core.stop_rule import StopRule
-from bigsvm.files.sealed import read_sealed, write_sealed
+from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
@@ -265,12 +265,12 @@ def test_a_forged_point_is_computed_again(
 ) -> None:
     shutil.copytree(straight, tmp_path / "run")
     path = sorted((tmp_path / "run").glob("points/*"))[1]
-    arrays, about = read_sealed(path)
-    write_sealed(path, arrays | {"support": forged}, about)
+    arrays, about = read_tensors(path)
+    write_tensors(path, arrays | {"support": forged}, about)
     tune(config, tmp_path / "run")
     assert f"warning: {path}: holds no results" in capsys.readouterr().err
     assert found(tmp_path / "run") == found(straight)
-    write_sealed(path, arrays, about | {"identity": None})
+    write_tensors(path, arrays, about | {"identity": None})
     assert cli.run(main, command(config, tmp_path / "run")) == 2
 
 

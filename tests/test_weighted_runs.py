@@ -212,12 +212,12 @@ def test_binary_weights_of_mfw_give_its_model_again(
     train: Callable[..., None], tmp_path: Path
 ) -> None:
     """The paper's: what mfw finds is the weighted SVM whose weights are its working set."""
-    from bigsvm.files.sealed import read_sealed
+    from bigsvm.files.checked_tensors import read_tensors
     from bigsvm.training.checkpoint import KIND
 
     train(tmp_path / "mfw", "solver.absolute_tolerance=1e-6")
     newest = max((tmp_path / "mfw" / "checkpoints").iterdir())
-    arrays, about = read_sealed(newest)
+    arrays, about = read_tensors(newest)
     assert about["format"].startswith(KIND)
     np.save(tmp_path / "binary.npy", arrays["role"] > 0)
     train(

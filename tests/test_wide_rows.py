@@ -12,18 +12,17 @@ import yaml
 from problems import Rows, absolute, random_problem
 from trainings import HANGS, environment
 
-from bigsvm.backends.gathered import Gathered
-from bigsvm.backends.in_memory import InMemoryBackend
-from bigsvm.backends.kernel_values import KernelValues
+from bigsvm.backends import KernelCounter
+from bigsvm.backends.in_memory import InMemoryBackend, SubsetBackend
 from bigsvm.backends.local import LocalBackend
-from bigsvm.backends.part import PartOfBackend
+from bigsvm.backends.products import GatheredRows
 from bigsvm.kernels import Kernel
 from bigsvm.solvers import block
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.in_turns import BlockInTurns
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
-from bigsvm.stores.writer import About, StoreWriter
+from bigsvm.stores.writer import StoreMetadata, StoreWriter
 
 KERNELS = [Kernel("rbf", 0.1), Kernel("linear"), Kernel("poly", 0.1, 1.0, 2)]
 
@@ -37,7 +36,7 @@ def test_pieces_change_no_bit(kernel: Kernel, rows_at_once: int) -> None:
         whole = InMemoryBackend(x, kernel).matvec(x[index], coef)
         for resident in (0, 2**30):
             backend = LocalBackend(Rows(x, 32), kernel, resident, rows_at_once=rows_at_once)
-            pieces = Gathered(backend, index, rows_at_once)
+            pieces = GatheredRows(backend, index, rows_at_once)
             assert backend.matvec(pieces, coef).tobytes() == whole.tobytes()
             assert backend.gather(index).tobytes() == x[index].tobytes()
     backend = LocalBackend(Rows(x, 32), kernel, 2000, rows_at_once=rows_at_once)
@@ -54,7 +53,7 @@ def test_a_hot_set_that_is_not_held_gives_the_same_columns() -> None:
     index, slots = np.arange(0, 300, 2), np.array([2, 0, 1])
     held = InMemoryBackend(x[index], KERNELS[0])
     backend = LocalBackend(Rows(x, 64), KERNELS[0], 2000, rows_at_once=37)
-    fetched = PartOfBackend(backend, index, KERNELS[0])
+    fetched = SubsetBackend(backend, index, KERNELS[0])
     assert fetched.gather(slots).tobytes() == held.gather(slots).tobytes()
     columns = [np.empty((3, 150), np.float32) for _ in range(2)]
     for served, out in zip((held, fetched), columns, strict=True):
@@ -69,7 +68,7 @@ class Held(InMemoryBackend):
 
     largest = 0
 
-    def __init__(self, rows: np.ndarray, kernel: Kernel, kernel_values: KernelValues) -> None:
+    def __init__(self, rows: np.ndarray, kernel: Kernel, kernel_values: KernelCounter) -> None:
         super().__init__(rows, kernel, kernel_values)
         Held.largest = max(Held.largest, rows.nbytes + self._block.panels.nbytes)
 
@@ -131,7 +130,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
         y = generator.integers(classes, size=len(x)).astype(np.int8)
         codes = 2 * y - 1 if classes == 2 else y
         stores[classes] = folder / f"{classes}.zarr"
-        about = About(tuple(range(classes)))
+        about = StoreMetadata(tuple(range(classes)))
         with StoreWriter(stores[classes], {"train": len(x)}, x.shape[1], about) as writer:
             writer.append("train", x, codes)
     return stores

@@ -7,12 +7,12 @@ from queue import SimpleQueue
 import numpy as np
 
 from bigsvm import kernels
-from bigsvm.backends.kernel_values import KernelValues
-from bigsvm.backends.sums import add_sums, as_columns
+from bigsvm.backends import KernelCounter
+from bigsvm.backends.products import add_products, as_2d
+from bigsvm.core.arrays import RowChunks
 from bigsvm.core.threads import available_threads, threads
-from bigsvm.files.sealed import InPieces
 from bigsvm.kernels import LANES, Block, Kernel, block_of
-from bigsvm.stores.prefetch import prefetched
+from bigsvm.stores.rows import prefetch_map
 from bigsvm.stores.store import Dataset
 
 
@@ -42,7 +42,7 @@ class LocalBackend:
     ) -> None:
         self.n, self.d = dataset.n, dataset.d
         self.rows_at_once = rows_at_once
-        self.kernel_values = KernelValues()
+        self.kernel_values = KernelCounter()
         self._dataset = dataset
         self._kernel = kernel
         self._threads = min(threads or available_threads(), available_threads())
@@ -50,10 +50,10 @@ class LocalBackend:
         fitting = resident_bytes // chunk_bytes
         spans = list(dataset.spans())
         self._streamed = spans[fitting:]
-        self._stream = Stream(dataset) if self._streamed else None
+        self._stream = ChunkStream(dataset) if self._streamed else None
         self._resident = {
             block.start: block
-            for block in prefetched(
+            for block in prefetch_map(
                 lambda span: block_of(dataset.read(*span), span[0]),
                 spans[:fitting],
                 dataset.readers,
@@ -83,18 +83,20 @@ class LocalBackend:
             for block in self._blocks():
                 kernels.columns(self._kernel, block, rows, out, slots)
 
-    def matvec(self, rows: np.ndarray | InPieces, coef: np.ndarray) -> np.ndarray:
+    def matvec(self, rows: np.ndarray | RowChunks, coef: np.ndarray) -> np.ndarray:
         """See `Backend`."""
         self.kernel_values.add_product(self._kernel, rows, coef, self.n)
-        columns = as_columns(coef)
+        columns = as_2d(coef)
         sums = np.zeros((columns.shape[1], self.n))
-        self.add_sums(rows, columns, sums)
+        self.add_products(rows, columns, sums)
         return sums if coef.ndim == 2 else sums[0]
 
-    def add_sums(self, rows: np.ndarray | InPieces, coef: np.ndarray, sums: np.ndarray) -> None:
+    def add_products(
+        self, rows: np.ndarray | RowChunks, coef: np.ndarray, sums: np.ndarray
+    ) -> None:
         """Add those of `matvec` for coefficients (q, sums) to others, of rows before these."""
         with threads(self._threads):
-            add_sums(self._kernel, self._blocks, rows, coef, sums)
+            add_products(self._kernel, self._blocks, rows, coef, sums)
 
     def add_linear(self, weights: np.ndarray, sums: np.ndarray) -> None:
         """The same for weight vectors (sums, d) of the linear kernel."""
@@ -108,7 +110,7 @@ class LocalBackend:
             yield from self._stream.blocks(self._streamed)
 
 
-class Stream:
+class ChunkStream:
     """Chunks read and laid out in the background, in the same memory pass after pass.
 
     Fresh memory is slow at first touch: taken anew for each chunk it costs as much as the reading.
@@ -127,7 +129,7 @@ class Stream:
     def blocks(self, spans: list[tuple[int, int]]) -> Iterator[Block]:
         """The chunks at `spans` one after the other; each is gone when the next is asked for."""
         wanted = zip(spans, cycle(self._panels), strict=False)
-        yield from prefetched(lambda item: self._load(*item), wanted, self._dataset.readers)
+        yield from prefetch_map(lambda item: self._load(*item), wanted, self._dataset.readers)
 
     def _load(self, span: tuple[int, int], panels: np.ndarray) -> Block:
         space = self._spaces.get()

@@ -1,6 +1,6 @@
-"""What runs on a Dask worker: the kernels, on a stretch of the rows that the worker reads itself.
+"""What runs on a Dask worker: the kernels, on a shard of the rows that the worker reads itself.
 
-A worker holds no state of the training. All it keeps between tasks is the stretch it was last asked
+A worker holds no state of the training. All it keeps between tasks is the shard it was last asked
 for, as much of it as fits in memory.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.backends.local import LocalBackend
-from bigsvm.backends.sums import as_columns
+from bigsvm.backends.products import as_2d
 from bigsvm.core.errors import UserError
 from bigsvm.core.threads import available_threads
 from bigsvm.core.version import ARITHMETIC, __version__
@@ -29,7 +29,7 @@ class UnfitWorker(Exception):
 
 
 @dataclass(frozen=True)
-class Stretch:
+class RowShard:
     """Rows `start` to `stop` of a data set, and how they are to be served.
 
     Attributes
@@ -37,9 +37,9 @@ class Stretch:
     store : str or dict
         The data set, as `open_dataset` takes it.
     seen : dict
-        What the driver saw of that store and of its own software; see `look`.
-    remembered : dict
-        Checksums of the rows as the driver saw them; see `Dataset.remembered`.
+        What the driver saw of that store and of its own software; see `probe`.
+    checksums : dict
+        Checksums of the rows as the driver saw them; see `Dataset.checksums`.
     kernel : Kernel
     start, stop : int
     memory_limit, threads : int
@@ -50,7 +50,7 @@ class Stretch:
 
     store: Any
     seen: dict[str, Any]
-    remembered: dict[tuple[int, int], int]
+    checksums: dict[tuple[int, int], int]
     kernel: Kernel
     start: int
     stop: int
@@ -79,23 +79,23 @@ class _Part(Dataset):
     def gather(self, indices: np.ndarray, *where: Any) -> np.ndarray:
         return self._whole.gather(self._start + np.asarray(indices), *where)
 
-    def hold_to(self, remembered: dict[tuple[int, int], int]) -> None:
+    def verify_against(self, checksums: dict[tuple[int, int], int]) -> None:
         """Refuse, now or whenever they are read, rows that are not those the driver saw.
 
         Where this part is cut as the driver's chunks are, no row is read for that.
         """
-        self._whole.expect(remembered)
+        self._whole.expect(checksums)
         for start, stop in self.spans():
             first, last = self._start + start, self._start + stop
-            if (first, last) in remembered:
+            if (first, last) in checksums:
                 continue
             pieces = [
                 self._whole.read(*chunk)[max(0, first - chunk[0]) : last - chunk[0]]
-                for chunk in sorted(remembered)
+                for chunk in sorted(checksums)
                 if chunk[0] < last and chunk[1] > first
             ]
             if pieces:
-                self._whole.remember(first, last, np.concatenate(pieces))
+                self._whole.record_checksum(first, last, np.concatenate(pieces))
 
     def close(self) -> None:
         self._whole.close()
@@ -103,54 +103,54 @@ class _Part(Dataset):
 
 # One task at a time: it has all of the worker's threads, and numba's simplest threading layer
 # (workqueue) does not bear two callers.
-one_at_a_time = threading.Lock()
-_kept: tuple[Stretch, Dataset, LocalBackend] | None = None
+task_lock = threading.Lock()
+_kept: tuple[RowShard, Dataset, LocalBackend] | None = None
 
 
-def gather(stretch: Stretch, indices: np.ndarray) -> tuple[float, np.ndarray]:
-    """Seconds taken, and the patterns `indices` of the stretch."""
-    with one_at_a_time:
+def gather(shard: RowShard, indices: np.ndarray) -> tuple[float, np.ndarray]:
+    """Seconds taken, and the patterns `indices` of the shard."""
+    with task_lock:
         begin = time.monotonic()
-        rows = _served(stretch).gather(indices - stretch.start)
+        rows = _served(shard).gather(indices - shard.start)
         return time.monotonic() - begin, rows
 
 
-def columns(stretch: Stretch, rows: np.ndarray) -> tuple[float, np.ndarray]:
-    """Seconds taken, and the kernel columns of `rows`, as far as the stretch goes."""
-    with one_at_a_time:
+def columns(shard: RowShard, rows: np.ndarray) -> tuple[float, np.ndarray]:
+    """Seconds taken, and the kernel columns of `rows`, as far as the shard goes."""
+    with task_lock:
         begin = time.monotonic()
-        part = np.empty((len(rows), stretch.stop - stretch.start), np.float32)
-        _served(stretch).columns(rows, part, np.arange(len(rows)))
+        part = np.empty((len(rows), shard.stop - shard.start), np.float32)
+        _served(shard).columns(rows, part, np.arange(len(rows)))
         return time.monotonic() - begin, part
 
 
 def matvec(
-    stretch: Stretch, rows: np.ndarray, coef: np.ndarray, before: np.ndarray | None = None
+    shard: RowShard, rows: np.ndarray, coef: np.ndarray, before: np.ndarray | None = None
 ) -> tuple[float, np.ndarray]:
-    """Seconds taken, and the kernel products of the patterns in the stretch.
+    """Seconds taken, and the kernel products of the patterns in the shard.
 
     With `before`, the products with the rows ahead of these, the sums go on from there.
     """
-    with one_at_a_time:
+    with task_lock:
         begin = time.monotonic()
         if before is None:
-            sums = _served(stretch).matvec(rows, coef)
+            sums = _served(shard).matvec(rows, coef)
         else:
             sums = before.copy()  # what Dask hands over may be read-only
-            _served(stretch).add_sums(rows, as_columns(coef), np.atleast_2d(sums))
+            _served(shard).add_products(rows, as_2d(coef), np.atleast_2d(sums))
         return time.monotonic() - begin, sums
 
 
-def linear(stretch: Stretch, weights: np.ndarray) -> tuple[float, np.ndarray]:
-    """Seconds taken, and the products of the patterns in the stretch with weight vectors."""
-    with one_at_a_time:
+def linear(shard: RowShard, weights: np.ndarray) -> tuple[float, np.ndarray]:
+    """Seconds taken, and the products of the patterns in the shard with weight vectors."""
+    with task_lock:
         begin = time.monotonic()
-        sums = np.zeros((len(weights), stretch.stop - stretch.start))
-        _served(stretch).add_linear(weights, sums)
+        sums = np.zeros((len(weights), shard.stop - shard.start))
+        _served(shard).add_linear(weights, sums)
         return time.monotonic() - begin, sums
 
 
-def software() -> dict[str, Any]:
+def software_versions() -> dict[str, Any]:
     """The versions that must be the same on every worker."""
     import numba
 
@@ -162,9 +162,9 @@ def software() -> dict[str, Any]:
     }
 
 
-def other_software(seen: dict[str, Any], expected: dict[str, Any], whose: str) -> str | None:
+def version_mismatch(seen: dict[str, Any], expected: dict[str, Any], whose: str) -> str | None:
     """In what versions a worker differs from `whose`, in words; None where in none."""
-    for name in software():
+    for name in software_versions():
         if seen.get(name) != expected[name]:
             return (
                 f"has {name} {seen.get(name)}, and {whose} has {expected[name]}; "
@@ -173,9 +173,9 @@ def other_software(seen: dict[str, Any], expected: dict[str, Any], whose: str) -
     return None
 
 
-def look(store: Any) -> dict[str, Any]:
+def probe(store: Any) -> dict[str, Any]:
     """What must be the same on every worker: the software, and the store as it is seen there."""
-    seen = software()
+    seen = software_versions()
     try:
         with open_dataset(store, with_labels=False) as dataset:
             ends = [dataset.read(i, i + 1).tobytes() for i in (0, dataset.n - 1)]
@@ -186,9 +186,9 @@ def look(store: Any) -> dict[str, Any]:
     return seen
 
 
-def difference(seen: dict[str, Any], expected: dict[str, Any], store: Any) -> str | None:
+def mismatch(seen: dict[str, Any], expected: dict[str, Any], store: Any) -> str | None:
     """In what a worker differs from the driver, in words; None where it is fit."""
-    if reason := other_software(seen, expected, "the trainer"):
+    if reason := version_mismatch(seen, expected, "the trainer"):
         return reason
     path = store["path"] if isinstance(store, dict) else store
     if "problem" in seen:
@@ -206,33 +206,33 @@ def dask_setup(worker: Any) -> None:
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    send_by_a_steady_clock()
+    use_monotonic_clock()
 
 
-def send_by_a_steady_clock() -> None:
+def use_monotonic_clock() -> None:
     """Let a clock that is set back not hold Dask's messages until it has caught up."""
     from distributed import batched
 
     batched.time = time.monotonic
 
 
-def _served(stretch: Stretch) -> LocalBackend:
-    """The rows of the stretch, opened now, or still there from the last task."""
+def _served(shard: RowShard) -> LocalBackend:
+    """The rows of the shard, opened now, or still there from the last task."""
     global _kept
-    if _kept is None or _kept[0] != stretch:
+    if _kept is None or _kept[0] != shard:
         if _kept is not None:
             _kept[1].close()
         _kept = None
-        if reason := difference(look(stretch.store), stretch.seen, stretch.store):
+        if reason := mismatch(probe(shard.store), shard.seen, shard.store):
             raise UnfitWorker(reason)
-        warm_up(stretch.kernel)
+        warm_up(shard.kernel)
         with ExitStack() as undo:
-            whole = undo.enter_context(open_dataset(stretch.store, with_labels=False))
-            part = _Part(whole, stretch.start, stretch.stop)
-            part.hold_to(stretch.remembered)
-            plan = plan_memory(stretch.memory_limit, part, sums=stretch.sums)
+            whole = undo.enter_context(open_dataset(shard.store, with_labels=False))
+            part = _Part(whole, shard.start, shard.stop)
+            part.verify_against(shard.checksums)
+            plan = plan_memory(shard.memory_limit, part, sums=shard.sums)
             for_data = 3 * (plan.resident + plan.solver) // 4  # the rest: columns, sums, moved rows
-            threads = min(stretch.threads, available_threads())
-            _kept = stretch, part, LocalBackend(part, stretch.kernel, for_data, threads)
+            threads = min(shard.threads, available_threads())
+            _kept = shard, part, LocalBackend(part, shard.kernel, for_data, threads)
             undo.pop_all()
     return _kept[2]

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bigsvm.cluster.workers import POLL_SECONDS, Cluster
 from bigsvm.config import ClusterConfig
 from bigsvm.core.errors import ClusterLost, UserError
-from bigsvm.stores.place import one_line
-from bigsvm.terminal.progress import format_duration
+from bigsvm.core.messages import format_duration, one_line
 
 if TYPE_CHECKING:
     from distributed import Client, Security
@@ -34,7 +33,7 @@ _UNWATCHED = {
 
 
 @contextmanager
-def connected(
+def connect(
     config: ClusterConfig, say: Callable[[str], None], interrupted: Callable[[], bool]
 ) -> Iterator[Cluster | None]:
     """The cluster of a config, started if it is a local one; None for kind `none`."""
@@ -44,7 +43,7 @@ def connected(
     try:
         from distributed import Client
 
-        from bigsvm.backends.worker import send_by_a_steady_clock
+        from bigsvm.backends.worker import use_monotonic_clock
     except ImportError as missing:
         raise UserError(
             f'cluster.kind = {config.kind!r}: Dask is missing; pip install "bigsvm[dask]"'
@@ -52,7 +51,7 @@ def connected(
     for name in list(logging.root.manager.loggerDict):
         if name.split(".")[0] in ("distributed", "asyncio", "tornado"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is told by us
-    send_by_a_steady_clock()
+    use_monotonic_clock()
     security = _security(config)
     with ExitStack() as stack:
         place: Any

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigsvm.cluster.heartbeats import Heartbeats
 from bigsvm.core.errors import ClusterLost, UserError
-from bigsvm.stores.place import one_line
-from bigsvm.terminal.progress import format_duration
+from bigsvm.core.messages import format_duration, one_line
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -18,7 +17,7 @@ POLL_SECONDS = 0.5
 _UNFIT_IN_A_ROW = 5
 
 
-class Sent(NamedTuple):
+class PendingTasks(NamedTuple):
     """Work on its way to the workers that are `asked` for it."""
 
     futures: "list[Future]"
@@ -121,7 +120,7 @@ class Cluster:
         """
         return self.collect(self.send(function, calls))
 
-    def send(self, function: Callable, calls: list[tuple[str, tuple[Any, ...]]]) -> Sent:
+    def send(self, function: Callable, calls: list[tuple[str, tuple[Any, ...]]]) -> PendingTasks:
         """Begin to `compute`."""
         if self.loss is not None:
             raise self.loss
@@ -136,9 +135,9 @@ class Cluster:
             if self._client.status == "running":
                 raise
             raise self._lost("its scheduler is gone") from problem
-        return Sent(futures, {address for address, _ in calls})
+        return PendingTasks(futures, {address for address, _ in calls})
 
-    def collect(self, sent: Sent) -> list[Any] | None:
+    def collect(self, sent: PendingTasks) -> list[Any] | None:
         """The answers to what was sent, as `compute` gives them."""
         from distributed import KilledWorker
         from distributed.comm import CommClosedError

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ValidationError
 
 from bigsvm.config import ClusterConfig, Config, Section
 from bigsvm.core.errors import UserError
+from bigsvm.core.urls import is_url
 from bigsvm.core.yaml_dialect import parse_yaml, read_yaml
-from bigsvm.stores.addresses import is_address
 
 
 def load_config(path: Path, settings: Sequence[str] = ()) -> Config:
@@ -51,7 +51,7 @@ def cluster_config(where: str, settings: Sequence[str] = ()) -> ClusterConfig:
     ClusterConfig
     """
     section = {"kind": "local"}
-    if is_address(where) or re.fullmatch(r"[\w.-]+:\d+", where):
+    if is_url(where) or re.fullmatch(r"[\w.-]+:\d+", where):
         section = {"kind": "address", "address": where}
     elif where != "local":
         if not Path(where).is_file():  # a config's own file is waited for: its scheduler may start

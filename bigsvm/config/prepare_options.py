@@ -76,7 +76,7 @@ class PrepareOptions(BaseModel):
         )
 
 
-def checked_options(values: dict[str, Any]) -> PrepareOptions:
+def validate_options(values: dict[str, Any]) -> PrepareOptions:
     """PrepareOptions from plain values; a wrong one is a UserError that names it."""
     try:
         return PrepareOptions.model_validate(values)

@@ -9,8 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from bigsvm.config.prepare_options import PrepareOptions
 from bigsvm.config.tune_options import TuneOptions
 from bigsvm.core.stop_rule import StopRule
+from bigsvm.core.urls import is_url, reject_credentials
 from bigsvm.core.yaml_dialect import to_yaml
-from bigsvm.stores.addresses import is_address, refuse_credentials
 
 # The default of `solver.tolerance` and of BigSVC's `tol`: the gap, as a share of the margin a'Qa.
 TOLERANCE = 0.01
@@ -95,10 +95,10 @@ class DataConfig(Section):
             raise ValueError("`prepare` is for a `source`; a store was prepared when it was made")
         if self.source is not None and isinstance(self.train, ArraysConfig):
             raise ValueError("with `source`, `train` is the path of the store to make")
-        if self.source is not None and isinstance(self.train, str) and is_address(self.train):
+        if self.source is not None and isinstance(self.train, str) and is_url(self.train):
             raise ValueError("with `source`, the store is made on this machine: `train` is a path")
         for place in (self.train, self.test):
-            refuse_credentials(place.path if isinstance(place, ArraysConfig) else place or "")
+            reject_credentials(place.path if isinstance(place, ArraysConfig) else place or "")
         return self
 
 

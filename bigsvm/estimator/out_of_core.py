@@ -10,12 +10,13 @@ import numpy as np
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes, codes_of
+from bigsvm.core.messages import one_line
+from bigsvm.core.urls import path_or_url
 from bigsvm.estimator.dense import Spread
-from bigsvm.stores.addresses import path_or_address
-from bigsvm.stores.fingerprint import begin_fingerprint, check_written, checked_rows
-from bigsvm.stores.place import Place, one_line
-from bigsvm.stores.rows import CHUNK_BYTES, rows_of_about
-from bigsvm.stores.store import Dataset, open_dataset, part_for_testing
+from bigsvm.stores.fingerprint import finite_chunks, new_fingerprint, verify_recorded
+from bigsvm.stores.group import StoreGroup
+from bigsvm.stores.rows import CHUNK_BYTES, rows_that_fit
+from bigsvm.stores.store import Dataset, open_dataset, part_to_predict
 
 _LIBRARIES = ("dask", "h5py", "zarr")
 _ARRAYS = {"Array", "Dataset", "memmap"}  # what they call them
@@ -61,10 +62,10 @@ def open_out_of_core(
         Arrays are not opened, nor closed, and have no labels.
     """
     if is_store(X):
-        spec = X if type(X) is dict else {"path": path_or_address(os.fspath(X))}
-        part = part_for_testing(spec) if testing and spec.get("path") else "train"
+        spec = X if type(X) is dict else {"path": path_or_url(os.fspath(X))}
+        part = part_to_predict(spec) if testing and spec.get("path") else "train"
         dataset = open_dataset(spec, part, classes=classes, with_labels=with_labels)
-        for line in dataset.absences():
+        for line in dataset.missing_chunk_warnings():
             warnings.warn(line, stacklevel=3)
         return dataset
     library = type(X).__module__.partition(".")[0]
@@ -74,7 +75,7 @@ def open_out_of_core(
         X = _DaskRows(X)
     elif isinstance(X, np.memmap):
         X = _MappedRows(X)
-    dataset = Dataset(Place(None, "X", lambda: None, remote), X, None, {}, "X")
+    dataset = Dataset(StoreGroup(None, "X", lambda: None, remote), X, None, {}, "X")
     if library == "dask":
         dataset.readers = 1  # it has threads of its own
     return dataset
@@ -92,13 +93,13 @@ def look_through(dataset: Dataset, weight: np.ndarray | None = None) -> float:
     """
     spread = Spread(weight)
     prepared = dataset.recorded_fingerprint is not None
-    digest = begin_fingerprint(dataset.n, dataset.d)
-    for rows in checked_rows(dataset):
+    digest = new_fingerprint(dataset.n, dataset.d)
+    for rows in finite_chunks(dataset):
         spread.add(rows)
         if prepared:
             digest.update(rows)
     if prepared and dataset.has_labels:  # they are part of the fingerprint
-        check_written(dataset, digest)
+        verify_recorded(dataset, digest)
     return spread.variance
 
 
@@ -124,7 +125,7 @@ class _MappedRows:
         self._rows, self.shape, self.dtype = rows, rows.shape, rows.dtype
         # The system reads what is touched; but rows of other numbers are made float32 in memory.
         n, d = rows.shape
-        self.chunks = (min(n, rows_of_about(CHUNK_BYTES, d, max(4, rows.itemsize))), d)
+        self.chunks = (min(n, rows_that_fit(CHUNK_BYTES, d, max(4, rows.itemsize))), d)
 
     def __getitem__(self, span: slice) -> np.ndarray:
         return np.asarray(self._rows[span])

@@ -25,7 +25,7 @@ from bigsvm.estimator.out_of_core import (
     places_of,
 )
 from bigsvm.models.scoring import effective
-from bigsvm.stores.prefetch import prefetched
+from bigsvm.stores.rows import prefetch_map
 from bigsvm.stores.store import Dataset
 from bigsvm.training.memory import plan_memory
 
@@ -115,7 +115,7 @@ class OutOfCoreRows:
         """See `Rows`."""
         data = self._dataset
         starts = range(0, data.n, data.chunk_rows)
-        read = prefetched(lambda span: data.read(*span), data.spans(), data.readers)
+        read = prefetch_map(lambda span: data.read(*span), data.spans(), data.readers)
         for start, rows in zip(starts, read, strict=True):
             yield start, dense_rows(rows, start)
 

@@ -6,19 +6,20 @@ from typing import Any
 import numpy as np
 
 from bigsvm.core.labels import codes_of
+from bigsvm.core.messages import one_line
 from bigsvm.inspection.model import scaling_facts
-from bigsvm.stores.place import Place, damage_named, one_line, open_place
+from bigsvm.stores.group import StoreGroup, open_group, wrap_read_errors
 from bigsvm.stores.store import WEIGHT, Dataset, open_dataset
 
 
 def store_facts(path: Path) -> dict[str, Any]:
     """Ready for JSON. Labels are read, to be counted; rows are not."""
-    with damage_named(str(path)):
+    with wrap_read_errors(str(path)):
         return _store_facts(path)
 
 
 def _store_facts(path: Path) -> dict[str, Any]:
-    place = open_place(path)
+    place = open_group(path)
     try:
         form = f"Zarr v{place.group.metadata.zarr_format}" if place.is_zarr else "HDF5"
         parts = [name for name in ("train", "test") if name in place and "X" in place.inside(name)]
@@ -35,7 +36,7 @@ def _store_facts(path: Path) -> dict[str, Any]:
     return facts | {"arrays": arrays or None}  # the user's own, under other names
 
 
-def _arrays(place: Place) -> dict[str, Any]:
+def _arrays(place: StoreGroup) -> dict[str, Any]:
     """Shape and type of each array in a group."""
     facts: dict[str, Any] = {}
     for name in place.names():
@@ -51,7 +52,7 @@ def _arrays(place: Place) -> dict[str, Any]:
 
 def _part(path: Path, with_labels: bool) -> dict[str, Any]:
     with open_dataset(path, with_labels=with_labels) as data:
-        absences = data.absences()
+        absences = data.missing_chunk_warnings()
         return {
             "rows": data.n,
             "features": data.d,

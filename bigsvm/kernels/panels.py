@@ -18,8 +18,8 @@ from functools import cached_property
 import numpy as np
 from numba import get_num_threads, prange
 
+from bigsvm.core.arrays import RowChunks
 from bigsvm.core.compiled import njit, parallel_njit
-from bigsvm.files.sealed import InPieces
 from bigsvm.kernels.tiles import (
     LANES,
     PACK,
@@ -303,7 +303,7 @@ def _products(  # type: ignore[no-untyped-def]
             begin = take(taken, _RUN)
 
 
-def diagonal(kernel: Kernel, rows: InPieces) -> np.ndarray:
+def diagonal(kernel: Kernel, rows: RowChunks) -> np.ndarray:
     """k(row, row), the same bits as in a column; float64."""
     if kernel.name in ("rbf", "laplacian"):
         return np.ones(rows.shape[0])

@@ -11,9 +11,9 @@ import numpy as np
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes
-from bigsvm.files.durable import written_whole
+from bigsvm.core.progress import Progress, no_progress
+from bigsvm.files.atomic import atomic_write
 from bigsvm.models.scores import Scores, scores_of, scores_of_classes
-from bigsvm.terminal.progress import Progress, silent
 
 if TYPE_CHECKING:
     from bigsvm.models.final_scores import Majority
@@ -73,7 +73,7 @@ HEADING = (
 
 
 def evaluate_snapshots(
-    paths: Sequence[Path], test: "Spec", progress: Progress = silent
+    paths: Sequence[Path], test: "Spec", progress: Progress = no_progress
 ) -> list[Row]:
     """Score model files of one training against a test set, in the order given.
 
@@ -170,7 +170,7 @@ def _recorded(path: Path, model: "Model", key: str) -> int:
 
 def write_csv(path: Path, rows: Sequence[Row]) -> None:
     """Write evaluation.csv, whole or not at all."""
-    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+    with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         writer.writerows([getattr(row, name) for name in COLUMNS] for row in rows)
@@ -178,7 +178,7 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
 
 def write_confusion(path: Path, confusion: Confusion) -> None:
     """Write confusion.csv: a line for each class, a column for each class that was chosen."""
-    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+    with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["class", *confusion.classes])
         for label, counts in zip(confusion.classes, confusion.counts.tolist(), strict=True):

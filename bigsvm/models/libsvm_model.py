@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes, codes_of
-from bigsvm.files.durable import written_whole
+from bigsvm.files.atomic import atomic_write
 from bigsvm.kernels import Kernel
 from bigsvm.models.double_precision import as_computed
 
@@ -46,13 +46,13 @@ def write_libsvm(model: Model, path: Path, overwrite: bool = False) -> Path | No
     missing = _not_in_the_format(model)
     if beside.exists() and not overwrite:
         raise UserError(f"{beside}: exists, and belongs to such a model; --overwrite replaces both")
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         with temporary.open("w") as file:
             file.writelines(_lines(model))
         # Before the model gets its name, for without it that would be used wrongly; but not before
         # it is written, lest it be all that is left where there is no room for the model.
         if missing:
-            with written_whole(beside) as described:
+            with atomic_write(beside) as described:
                 described.write_text(json.dumps(missing, indent=2) + "\n")
     if not missing:
         beside.unlink(missing_ok=True)  # of a model that this one replaces

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from bigsvm.core.arrays import RowChunks
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import as_array, check_label, classes_from_json, classes_to_json
 from bigsvm.core.scaling import Scaling
-from bigsvm.files.sealed import InPieces, read_sealed, write_sealed
+from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.models.named_rows import as_rows
 
 FORMAT = "bigsvm model 1"
@@ -215,7 +216,7 @@ def not_in_float32(rows: np.ndarray) -> tuple[int, int] | None:
     return int(row), int(column)
 
 
-def write_model(model: Model, support_vectors: np.ndarray | InPieces, path: Path) -> None:
+def write_model(model: Model, support_vectors: np.ndarray | RowChunks, path: Path) -> None:
     """Write a model to a file, with these support vectors for its own.
 
     One that is not finite is refused: a good one may be there, under the same name.
@@ -237,7 +238,7 @@ def write_model(model: Model, support_vectors: np.ndarray | InPieces, path: Path
         "about": dict(model.about),
         **({"intercept": model.intercept} if model.intercept else {}),
     }
-    write_sealed(path, arrays, about)
+    write_tensors(path, arrays, about)
 
 
 def load_model(path: Path | str) -> Model:
@@ -252,7 +253,7 @@ def load_model(path: Path | str) -> Model:
     Model
     """
     path = Path(path)
-    arrays, about = read_sealed(path)
+    arrays, about = read_tensors(path)
     if about.get("format") not in (FORMAT, WITH_INTERCEPT, MANY_CLASSES):
         raise UserError(
             f"{path}: is {about.get('format', 'something else')!r}, not {FORMAT!r}, "

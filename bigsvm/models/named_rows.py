@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.readers.wording import listed, shown
+from bigsvm.core.messages import quoted, quoted_list
 
 
 def column_names(X: Any) -> list[str] | None:
@@ -51,9 +51,9 @@ def check_names(ours: Sequence[str], names: Sequence[str], where: str) -> None:
     known = set(ours)
     if missing := [name for name in names if name not in known]:
         raise UserError(
-            f"{where}: has no column {listed(missing)}, which the model needs; it has "
-            f"{listed(list(ours))}"
+            f"{where}: has no column {quoted_list(missing)}, which the model needs; it has "
+            f"{quoted_list(list(ours))}"
         )
     for name in names:
         if list(ours).count(name) > 1:
-            raise UserError(f"{where}: column {shown(name)} is there twice; rename one of them")
+            raise UserError(f"{where}: column {quoted(name)} is there twice; rename one of them")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bigsvm.files.durable import written_whole
+from bigsvm.files.atomic import atomic_write
 from bigsvm.models.evaluation import Row
 
 # Okabe and Ito's colours, told apart by colour-blind readers too (without the yellow, which is lost
@@ -61,7 +61,7 @@ def plot_evolution(path: Path, runs: Mapping[str, Sequence[Row]]) -> None:
         handlelength=4,
     )  # fmt: skip
     figure.align_ylabels()
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=160)
 
 

@@ -13,9 +13,9 @@ from bigsvm.core.labels import Classes, codes_of
 from bigsvm.core.scaling import Scaling
 from bigsvm.kernels import Block, Kernel, block_of, products
 from bigsvm.models.model import Model, not_in_float32
-from bigsvm.readers.named_columns import refuse_other_names
-from bigsvm.stores.fingerprint import begin_fingerprint, check_written
-from bigsvm.stores.prefetch import prefetched
+from bigsvm.readers.columns import reject_other_names
+from bigsvm.stores.fingerprint import new_fingerprint, verify_recorded
+from bigsvm.stores.rows import prefetch_map
 from bigsvm.stores.store import Dataset, open_dataset
 
 Spec = str | Path | Mapping[str, Any]
@@ -119,7 +119,7 @@ def decided(
         piece = next(taken, None)
         return None if piece is None else (piece.codes, block_of(piece.x, piece.start))
 
-    for found in prefetched(following, repeat(None)):
+    for found in prefetch_map(following, repeat(None)):
         if found is None:
             return
         codes, block = found
@@ -148,15 +148,15 @@ def refuse_infinite(decisions: np.ndarray, start: int, where: str) -> None:
 
 def pieces_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[Piece]:
     """The rows of a data set, a chunk at a time; then they must have been those once written."""
-    digest = begin_fingerprint(dataset.n, dataset.d)
+    digest = new_fingerprint(dataset.n, dataset.d)
     start = 0
-    for rows in prefetched(lambda span: dataset.read(*span), dataset.spans(), dataset.readers):
+    for rows in prefetch_map(lambda span: dataset.read(*span), dataset.spans(), dataset.readers):
         stop = start + len(rows)
         digest.update(rows)
         yield Piece(start, rows, dataset.codes(start, stop) if with_labels else None)
         start = stop
     if with_labels:  # they are part of the fingerprint
-        check_written(dataset, digest)
+        verify_recorded(dataset, digest)
 
 
 def open_test_set(spec: Spec, model: Trained) -> Dataset:
@@ -199,7 +199,7 @@ def check_features(model: Trained, features: int, where: str, advice: str = "") 
 def check_features_of(dataset: Dataset, model: Trained) -> None:
     """Refuse a data set that has not the features of the model, by number and by name."""
     check_features(model, dataset.d, dataset.path)
-    refuse_other_names(
+    reject_other_names(
         dataset.feature_names,
         model.feature_names,
         dataset.path,

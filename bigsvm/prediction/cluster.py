@@ -12,12 +12,12 @@ from uuid import uuid4
 
 import numpy as np
 
-from bigsvm.backends.worker import other_software, software
-from bigsvm.cluster.workers import Cluster, Sent
+from bigsvm.backends.worker import software_versions, version_mismatch
+from bigsvm.cluster.workers import Cluster, PendingTasks
 from bigsvm.core.scaling import Scaling
 from bigsvm.models.scoring import Piece, ScoredChunk, Scorer, ready, refuse_infinite
 from bigsvm.prediction import worker as predict_worker
-from bigsvm.stores.prefetch import prefetched
+from bigsvm.stores.rows import prefetch_map
 
 CALL_BYTES = 4 * 2**20  # of rows, for one task
 ROUND_BYTES = 64 * 2**20
@@ -30,7 +30,7 @@ class Round:
 
     rows: np.ndarray
     pieces: list[tuple[int, int, np.ndarray | None]]  # start, stop, codes
-    sent: Sent
+    sent: PendingTasks
 
 
 class ClusterScorer:
@@ -39,9 +39,9 @@ class ClusterScorer:
     def __init__(self, cluster: Cluster, scorer: Scorer) -> None:
         self._cluster = cluster
         self._key = uuid4().hex
-        ours = software()
+        ours = software_versions()
         cluster.examine(
-            lambda seen: other_software(seen, ours, "this process"),
+            lambda seen: version_mismatch(seen, ours, "this process"),
             predict_worker.take,
             self._key,
             ours,
@@ -52,7 +52,7 @@ class ClusterScorer:
         """How many bytes of rows keep all workers busy, within a bound."""
         return min(ROUND_BYTES, CALL_BYTES * len(self._cluster.workers()))
 
-    def send(self, rows: np.ndarray) -> Sent:
+    def send(self, rows: np.ndarray) -> PendingTasks:
         """Divide rows among the workers."""
         workers = list(self._cluster.workers().items())
         evenly = -(-len(rows) // len(workers))
@@ -63,7 +63,7 @@ class ClusterScorer:
             calls.append((address, (self._key, rows[start : start + size], threads)))
         return self._cluster.send(predict_worker.decide, calls)
 
-    def receive(self, rows: np.ndarray, sent: Sent) -> np.ndarray:
+    def receive(self, rows: np.ndarray, sent: PendingTasks) -> np.ndarray:
         """The decision values (model, row) of rows that were sent."""
         while (answers := self._cluster.collect(sent)) is None:
             sent = self.send(rows)  # whoever had them is gone
@@ -107,7 +107,7 @@ def _grouped(pieces: Iterator[Piece], workers: ClusterScorer) -> Iterator[list[P
     """The pieces in groups that keep all workers busy, read ahead in the background."""
     together: list[Piece] = []
     left = workers.round_bytes()
-    for piece in prefetched(lambda _: next(pieces, None), repeat(None)):
+    for piece in prefetch_map(lambda _: next(pieces, None), repeat(None)):
         if piece is None:
             break
         together.append(piece)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import to_codes
+from bigsvm.core.urls import is_url
 from bigsvm.readers import Reader, ReadOptions
-from bigsvm.stores.addresses import is_address
 
 if TYPE_CHECKING:
     from bigsvm.models.model import Model
@@ -32,7 +32,7 @@ def is_store(source: Path | str) -> bool:
     """Whether it is a Zarr or HDF5 store, or a group inside one, rather than a file of rows."""
     import h5py
 
-    if is_address(str(source)):
+    if is_url(str(source)):
         return True
     path = Path(source)
     if path.is_file():
@@ -83,11 +83,11 @@ def _open_store(
     stack: ExitStack,
 ) -> Source:
     from bigsvm.models.scoring import check_features_of, effective, other_scaling, pieces_of
-    from bigsvm.stores.place import damage_named, open_place
+    from bigsvm.stores.group import open_group, wrap_read_errors
     from bigsvm.stores.store import open_dataset
 
-    with damage_named(str(path)):
-        place = open_place(path)
+    with wrap_read_errors(str(path)):
+        place = open_group(path)
         try:
             part = "test" if "test" in place else "train"
             if (arrays[0] or "X") not in place and part in place:
@@ -102,7 +102,7 @@ def _open_store(
         )
     )
     check_features_of(dataset, model)
-    for line in dataset.absences():
+    for line in dataset.missing_chunk_warnings():
         print(f"warning: {line}", file=sys.stderr)
     ours, theirs = effective(model.scaling), effective(dataset.scaling)
     if theirs is not None and theirs != ours:
@@ -114,14 +114,14 @@ def _open_store(
 def _open_file(path: Path, options: ReadOptions, model: "Model") -> Source:
     from bigsvm.models.scoring import check_features
     from bigsvm.readers import open_reader
-    from bigsvm.readers.named_columns import with_features_of
-    from bigsvm.readers.recognise import recognise
+    from bigsvm.readers.columns import match_features
+    from bigsvm.readers.detect import detect_format
 
     if (chosen := _chosen_columns(path, options, model)) is not None:
         options = replace(options, with_labels=chosen.label is not None)
         pieces = _pieces_of_file(path, chosen, options, model)
         return Source(str(path), chosen.n, pieces, raw=True)
-    if recognise(path, options) == "libsvm":
+    if detect_format(path, options) == "libsvm":
         # Rows may leave out the last features.
         options = replace(options, features=model.n_features)
     reader = open_reader(path, options)
@@ -131,7 +131,7 @@ def _open_file(path: Path, options: ReadOptions, model: "Model") -> Source:
     if reader.d == model.n_features + 1 and not options.with_labels:
         advice = " (is one column the labels? then leave out --no-labels)"
     check_features(model, reader.d, str(path), advice)
-    reader = with_features_of(reader, model.feature_names, str(path), "the model")
+    reader = match_features(reader, model.feature_names, str(path), "the model")
     rows: int | None = getattr(reader, "n", None)  # text does not say it beforehand
     return Source(str(path), rows, _pieces_of_file(path, reader, options, model), raw=True)
 

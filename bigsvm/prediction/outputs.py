@@ -11,8 +11,8 @@ import numpy as np
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes
-from bigsvm.files.durable import publish_folder, sweep, written_whole
-from bigsvm.files.hidden_folder import UNFINISHED, bring_back_replaced, hidden_folder
+from bigsvm.files.atomic import atomic_write, publish, remove_stale_temporaries
+from bigsvm.files.staging import PARTIAL, restore_replaced, staging_dir
 
 ROW_GROUP = 2**20  # decision values: Parquet and Zarr in small pieces are slow to read
 
@@ -178,7 +178,7 @@ def check_output(path: Path, overwrite: bool) -> None:
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; create it first")
     zarr = path.suffix.lower() == ".zarr"
-    bring_back_replaced(path)
+    restore_replaced(path)
     if path.is_dir() and not (zarr and (path / "zarr.json").exists()):
         raise UserError(f"{path}: is a folder; choose another name")
     if path.is_file() and zarr:
@@ -193,14 +193,15 @@ def open_predictions(path: Path, classes: Classes) -> Iterator[Writer]:
     writer: Writer
     kind = KINDS[path.suffix.lower()]
     if kind is ZarrPredictions:
-        with hidden_folder(path, UNFINISHED) as folder:
+        with staging_dir(path, PARTIAL) as folder:
             writer = ZarrPredictions(folder / path.name, classes)
             yield writer
             writer.close()
-            publish_folder(folder / path.name, path)
+            publish(folder / path.name, path)
         return
-    sweep(path.parent, path.name)  # a table cut off by kill -9 may be as large as the disk
-    with written_whole(path) as temporary, temporary.open("wb") as file:
+    # A table that was cut off by kill -9 may be as large as the disk.
+    remove_stale_temporaries(path.parent, path.name)
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
         writer = kind(file, classes)
         yield writer
         writer.close()

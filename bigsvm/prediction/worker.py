@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.backends.worker import UnfitWorker, one_at_a_time, software
+from bigsvm.backends.worker import UnfitWorker, software_versions, task_lock
 from bigsvm.core.threads import available_threads, threads
 from bigsvm.kernels import block_of
 from bigsvm.models.scoring import Scorer
@@ -15,13 +15,13 @@ _kept: tuple[str, Scorer] | None = None
 def take(key: str, expected: dict[str, Any], scorer: Scorer) -> dict[str, Any]:
     """Keep a scorer, in place of any before, if the software is as expected; tell what it is."""
     global _kept
-    _kept = (key, scorer) if software() == expected else None
-    return software()
+    _kept = (key, scorer) if software_versions() == expected else None
+    return software_versions()
 
 
 def decide(key: str, rows: np.ndarray, count: int) -> np.ndarray:
     """The decision values (model, row) of rows, by the scorer that was taken under `key`."""
-    with one_at_a_time:
+    with task_lock:
         if _kept is None or _kept[0] != key:
             raise UnfitWorker("it has not got the model yet")
         with threads(min(count, available_threads())):

@@ -10,8 +10,8 @@ from typing import Any
 
 from bigsvm.config import ArraysConfig, DataConfig, PrepareOptions
 from bigsvm.core.errors import BeingWritten, UserError
-from bigsvm.stores.addresses import is_address
-from bigsvm.terminal.progress import Progress, silent
+from bigsvm.core.progress import Progress, no_progress
+from bigsvm.core.urls import is_url
 
 Spec = str | dict[str, Any]
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -20,7 +20,7 @@ SECONDS_BETWEEN_LOOKS = 0.5
 _LAYOUT = {"chunk_rows", "compression"}
 
 
-def located(data: DataConfig, progress: Progress = silent) -> DataConfig:
+def resolve_data(data: DataConfig, progress: Progress = no_progress) -> DataConfig:
     """The same section with `train` and `test` filled in, and the store of `source` made.
 
     A store that was made before is taken as it is, if it was made with the same options from files
@@ -44,7 +44,7 @@ def _located(data: DataConfig, progress: Progress) -> DataConfig:
         return data
     assert not isinstance(data.train, ArraysConfig)
     from bigsvm.preparation.inputs import check_source, with_source_defaults
-    from bigsvm.preparation.source_files import digests_of, files_of, files_there
+    from bigsvm.preparation.sources import file_digests, local_files, source_files
     from bigsvm.prepare import prepare
 
     source = data.source
@@ -53,9 +53,9 @@ def _located(data: DataConfig, progress: Progress) -> DataConfig:
     options = with_source_defaults(source, data.prepare)
     if data.train:
         store = Path(data.train)
-        digests = digests_of(files_there(source), progress) if store.exists() else {}
+        digests = file_digests(local_files(source), progress) if store.exists() else {}
     else:
-        digests = digests_of(files_of(source, progress), progress)
+        digests = file_digests(source_files(source, progress), progress)
         store = default_store(source, options, digests)
     if store.exists():
         _check(store, source, digests, options)
@@ -71,14 +71,14 @@ def _located(data: DataConfig, progress: Progress) -> DataConfig:
     return data.model_copy(update={"train": str(store), "test": test})
 
 
-def as_spec(value: str | ArraysConfig) -> Spec:
+def dataset_spec(value: str | ArraysConfig) -> Spec:
     """A data set as `open_dataset` takes it."""
     return value.model_dump(exclude_none=True) if isinstance(value, ArraysConfig) else value
 
 
-def as_seen_from_anywhere(value: str | ArraysConfig) -> Spec:
+def absolute_spec(value: str | ArraysConfig) -> Spec:
     """The same for a process in another folder."""
-    return as_spec(_absolute(value))
+    return dataset_spec(_absolute(value))
 
 
 def with_absolute_paths(data: DataConfig) -> DataConfig:
@@ -92,7 +92,7 @@ def with_absolute_paths(data: DataConfig) -> DataConfig:
 def _absolute(value: str | ArraysConfig) -> str | ArraysConfig:
     if isinstance(value, ArraysConfig):
         return value.model_copy(update={"path": _absolute(value.path)})
-    return value if is_address(value) else str(Path(value).absolute())
+    return value if is_url(value) else str(Path(value).absolute())
 
 
 def default_store(source: str, options: PrepareOptions, digests: Mapping[str, str]) -> Path:
@@ -110,13 +110,13 @@ def default_store(source: str, options: PrepareOptions, digests: Mapping[str, st
 
 def has_test(store: Path) -> bool:
     """Whether a store has a group `test` beside `train`."""
-    from bigsvm.stores.place import open_place
+    from bigsvm.stores.group import open_group
     from bigsvm.stores.store import open_dataset
 
     with open_dataset(store, with_labels=False) as train:
         if train.parts is not None:
             return "test" in train.parts
-    place = open_place(store)  # made before the parts were written down
+    place = open_group(store)  # made before the parts were written down
     try:
         return "test" in place
     finally:

@@ -16,7 +16,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from bigsvm.core.errors import DISK_FULL, BeingWritten, UserError
-from bigsvm.files.durable import fsync, open_no_symlink
+from bigsvm.files.atomic import fsync, open_no_symlink
 
 Progress = Callable[[int, int | None], None]
 

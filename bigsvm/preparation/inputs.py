@@ -6,11 +6,10 @@ from pathlib import Path
 
 from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
-from bigsvm.preparation.source_files import SYNTHETIC
-from bigsvm.preparation.sources import SOURCES
+from bigsvm.preparation.sources import SOURCES, SYNTHETIC
 from bigsvm.preparation.synthetic import synthetic_reader
 from bigsvm.readers import Reader, open_reader
-from bigsvm.readers.named_columns import with_features_of
+from bigsvm.readers.columns import match_features
 
 SYNTHETIC_SIZE = (100_000, 20, 0.1)  # rows, features, noise
 
@@ -79,9 +78,9 @@ def _open(path: Path, options: PrepareOptions, features: int | None = None) -> I
 
 def _leaves_out_zeros(path: Path, options: PrepareOptions) -> bool:
     """Whether a file may have more features than it shows (the last ones being 0)."""
-    from bigsvm.readers.recognise import recognise
+    from bigsvm.readers.detect import detect_format
 
-    return recognise(path, options.to_read()) == "libsvm"
+    return detect_format(path, options.to_read()) == "libsvm"
 
 
 def _checked(inputs: dict[str, Input], options: PrepareOptions) -> dict[str, Input]:
@@ -97,6 +96,6 @@ def _checked(inputs: dict[str, Input], options: PrepareOptions) -> dict[str, Inp
                 f"{train.reader.d}; both need the same"
             )
         names = train.reader.feature_names
-        reader = with_features_of(test.reader, names, test.name, train.name)
+        reader = match_features(test.reader, names, test.name, train.name)
         inputs["test"] = replace(test, reader=reader)
     return inputs

@@ -1,16 +1,20 @@
 """Data sets known by name: where their files are, or can be had from."""
 
+import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bigsvm.core.errors import BeingWritten, UserError
+from bigsvm.core.labels import Label
+from bigsvm.core.progress import Progress
 from bigsvm.preparation.download import download
 from bigsvm.readers import Format
 
-Label = str | int | float
-Progress = Callable[[str, int, int | None], None]
+SYNTHETIC = "synthetic"
+PARTS = ("train", "test")
+_READ_BYTES = 2**22
 
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/"
@@ -113,7 +117,7 @@ def cache_folder() -> Path:
         ) from homeless
 
 
-def locate(name: str, progress: Progress | None = None) -> list[Path]:
+def locate_files(name: str, progress: Progress | None = None) -> list[Path]:
     """The files of the source `name`: [train] or [train, test].
 
     Looked for in the folder named by BIGSVM_DATA, then in the cache, then downloaded into the
@@ -158,3 +162,46 @@ def find_or_download(file: SourceFile, progress: Progress | None = None) -> Path
             + ("" if data else " (or any folder named by BIGSVM_DATA)")
         ) from failure
     return target
+
+
+def source_files(source: str | Path, progress: Progress) -> dict[str, Path]:
+    """The files of a source by part, downloaded where need be; made-up data has none."""
+    if source == SYNTHETIC:
+        return {}
+    if str(source) not in SOURCES:
+        return {"train": Path(source)}
+    found = locate_files(
+        str(source), lambda *done: progress(f"downloading bytes of {done[0]}", *done[1:])
+    )
+    return dict(zip(PARTS, found, strict=False))
+
+
+def local_files(source: str) -> dict[str, Path]:
+    """Those of them that are on this machine now."""
+    if source == SYNTHETIC:
+        return {}
+    known = SOURCES.get(source)
+    found = [find(file) for file in known.files] if known else [Path(source)]
+    parts = zip(PARTS, found, strict=False)
+    return {part: path for part, path in parts if path is not None and path.is_file()}
+
+
+def file_digests(files: Mapping[str, Path], progress: Progress) -> dict[str, str]:
+    """SHA-256 of each file.
+
+    Not its size and time: the same file, copied or touched, gives the same store, and a run goes
+    on; a file that was written anew gives another.
+    """
+    return {part: _digest(path, progress) for part, path in files.items()}
+
+
+def _digest(path: Path, progress: Progress) -> str:
+    digest = hashlib.sha256()
+    size = path.stat().st_size
+    done = 0
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(_READ_BYTES):
+            digest.update(piece)
+            done += len(piece)
+            progress(f"checking bytes of {path.name}", done, size)
+    return digest.hexdigest()

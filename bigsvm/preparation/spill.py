@@ -10,7 +10,7 @@ import numpy as np
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Label, distinct
 from bigsvm.readers import Batch
-from bigsvm.stores.rows import CHUNK_BYTES, rows_of_about
+from bigsvm.stores.rows import CHUNK_BYTES, rows_that_fit
 
 CODE = np.uint16
 CODES_AT_A_TIME = 2**20
@@ -27,7 +27,7 @@ class Spill:
         self._code_of: dict[Label, int] = {}
         # Batches are as large as d says, not as large as they came: then the sums that fit a
         # scaling do not depend on the reader.
-        self._batch_rows = rows_of_about(CHUNK_BYTES, d, itemsize=8)
+        self._batch_rows = rows_that_fit(CHUNK_BYTES, d, itemsize=8)
         self._rows = (folder / f"{name}.rows").open("w+b")
         self._codes = (folder / f"{name}.codes").open("w+b")
         self._weights = (folder / f"{name}.weights").open("w+b") if weighted else None

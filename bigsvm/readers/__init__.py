@@ -78,8 +78,8 @@ class Batch:
     weight: np.ndarray | None = None
     lines: np.ndarray | None = None
 
-    def place(self, row: int) -> str:
-        """Where the user finds x[row], in words."""
+    def location(self, row: int) -> str:
+        """Where the user finds x[row] in the file, for messages."""
         if self.lines is None:
             return f"row {self.first_row + row}"
         return f"line {self.lines[row]}"
@@ -107,15 +107,15 @@ def open_reader(path: Path, options: ReadOptions | None = None) -> Reader:
     Raises UserError where the file is missing, damaged, or not of the format.
     """
     # Imported here so that `--help` does not wait for numba or pyarrow.
-    from bigsvm.readers.recognise import recognise
+    from bigsvm.readers.detect import detect_format
 
     options = options or ReadOptions()
     path = Path(path)
     if options.weight_column is not None:
-        from bigsvm.readers.weight_column import WeightedReader
+        from bigsvm.readers.columns import WeightedReader
 
         return WeightedReader(path, options)
-    match recognise(path, options):
+    match detect_format(path, options):
         case "libsvm":
             from bigsvm.readers.libsvm import LibsvmReader
 

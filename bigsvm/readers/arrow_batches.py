@@ -9,11 +9,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from bigsvm.core.errors import UserError
+from bigsvm.core.messages import one_line
 from bigsvm.readers import ReadOptions, batch_rows
 from bigsvm.readers.csv import CsvReader
 from bigsvm.readers.decompress import open_stream
-from bigsvm.readers.recognise import recognise
-from bigsvm.readers.wording import reason
+from bigsvm.readers.detect import detect_format
 
 _TEXT_BYTES = 4 * 2**20  # of a CSV file at a time
 _BUFFER_BYTES = 2**16
@@ -45,7 +45,7 @@ class NamedTable:
             try:
                 part = next(parts, None)
             except (pa.ArrowException, UnicodeDecodeError) as failure:
-                raise UserError(f"{self.path}: cannot be read ({reason(failure)})") from failure
+                raise UserError(f"{self.path}: cannot be read ({one_line(failure)})") from failure
             if part is None:
                 return
             if part.num_rows:
@@ -74,13 +74,15 @@ class NamedTable:
 
 def open_named_table(path: Path, options: ReadOptions) -> NamedTable | None:
     """Open a file whose columns have names; None where it is no such file."""
-    kind = recognise(path, options)
+    kind = detect_format(path, options)
     if kind == "parquet":
         try:
             with pq.ParquetFile(path) as file:
                 return NamedTable(path, file.schema_arrow.names, file.metadata.num_rows, None)
         except (pa.ArrowException, OSError) as failure:
-            raise UserError(f"{path}: not a readable Parquet file ({reason(failure)})") from failure
+            raise UserError(
+                f"{path}: not a readable Parquet file ({one_line(failure)})"
+            ) from failure
     if kind not in ("csv", "tsv"):
         return None
     whole = replace(options, with_labels=False, label_column=None, features=None)

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bigsvm.core.errors import UserError
+from bigsvm.core.messages import quoted
 from bigsvm.readers import Batch
 from bigsvm.readers.arrow_batches import NamedTable
-from bigsvm.readers.finite import clean_labels
 from bigsvm.readers.labels import LabelDecoder
 from bigsvm.readers.number import NOT_A_NUMBER, as_number
-from bigsvm.readers.wording import shown
+from bigsvm.readers.validate import checked_labels
 
 MISSING = ("", "?", "nan", "na", "n/a", "null", "none")  # as text says it, in any case
 
@@ -53,7 +53,7 @@ def present_numbers(values: pa.Array, path: Path, name: str, first: int) -> np.n
     if not np.isfinite(found).all():
         row = int(np.argmin(np.isfinite(found)))
         what = "is missing" if np.isnan(found[row]) else "is not finite"
-        raise UserError(f"{path}, row {first + row}, column {shown(name)}: the value {what}")
+        raise UserError(f"{path}, row {first + row}, column {quoted(name)}: the value {what}")
     return found
 
 
@@ -68,7 +68,7 @@ def numbers(values: pa.Array, path: Path, name: str, first: int) -> np.ndarray:
     if pa.types.is_boolean(kind):
         values = values.cast(pa.uint8())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise UserError(f"{path}: column {shown(name)} holds {kind}, not numbers")
+        raise UserError(f"{path}: column {quoted(name)} holds {kind}, not numbers")
     if pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
     return values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
@@ -86,7 +86,7 @@ def _numbers_in_text(values: pa.Array, path: Path, name: str, first: int) -> np.
             value = np.nan if token is None else as_number(token)
             if value is None:
                 raise UserError(
-                    f"{path}, row {first + row}, column {shown(name)}: {shown(token)} is not a "
+                    f"{path}, row {first + row}, column {quoted(name)}: {quoted(token)} is not a "
                     "finite number"
                 ) from None
             found[row] = value
@@ -105,11 +105,11 @@ def labels_of(values: pa.Array, path: Path, first: int, decoder: LabelDecoder | 
             return _labels_in_text(
                 pc.utf8_trim_whitespace(values.cast(pa.string())), first, decoder
             )
-        return clean_labels(path, np.array(values.to_pylist(), np.str_), first)
+        return checked_labels(path, np.array(values.to_pylist(), np.str_), first)
     found: Any = values.to_numpy(zero_copy_only=False)
     if found.dtype.kind not in "biuf":
         raise UserError(f"{path}: labels of type {values.type} cannot be used")
-    return clean_labels(path, found, first)
+    return checked_labels(path, found, first)
 
 
 def _labels_in_text(values: pa.Array, first: int, decoder: LabelDecoder) -> np.ndarray:

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.core.errors import UserError
+from bigsvm.core.messages import one_line, quoted
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions
 from bigsvm.readers.columns import check_features, column_position, is_position
 from bigsvm.readers.decompress import line_blocks
 from bigsvm.readers.number import as_number
 from bigsvm.readers.table import explain_table, parse_table
 from bigsvm.readers.text_rows import NO_LABEL_COLUMN, text_batches
-from bigsvm.readers.wording import reason, shown
 
 
 class CsvReader:
@@ -56,7 +56,7 @@ class CsvReader:
         )
 
     def _place(self, column: int) -> str:
-        return f"column {column}" + (f" ({shown(self.names[column - 1])})" if self.names else "")
+        return f"column {column}" + (f" ({quoted(self.names[column - 1])})" if self.names else "")
 
     def _has_header(self, fields: list[str], options: ReadOptions) -> bool:
         if options.header != "auto":
@@ -108,7 +108,7 @@ def _split(where: str, line: str, delimiter: str) -> list[str]:
         rows = csv.reader([f"{line}\n", "another"], delimiter=delimiter, skipinitialspace=True)
         row, *others = rows
     except csv.Error as failure:
-        raise UserError(f"{where}: cannot be split ({reason(failure)})") from failure
+        raise UserError(f"{where}: cannot be split ({one_line(failure)})") from failure
     if not others:  # it has become part of the first one
         raise UserError(f"{where}: a quoted field is not closed on its line")
     return [field.strip() for field in row]

@@ -15,8 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.readers.wording import listed, reason
-from bigsvm.readers.xz import XzStream
+from bigsvm.core.messages import one_line, quoted_list
 
 BLOCK_BYTES = 4 * 2**20
 MAX_LINE_BYTES = 64 * 2**20
@@ -24,6 +23,10 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NEWLINE = 10
 
 ZIP_MAGIC = b"PK\x03\x04"
+
+XZ_READ_BYTES = 2**16
+# An xz file declares how much memory its reader must allocate, up to 4 GiB; `xz -9` needs 65 MiB.
+XZ_MEMORY_LIMIT = 192 * 2**20
 
 # All that the standard library was seen to raise at damaged files.
 DAMAGE = (
@@ -89,7 +92,7 @@ def data_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     for candidates in (members, known):
         if len(candidates) == 1:
             return bounded(path, candidates[0])
-    names = listed([member.filename for member in members]) or "nothing"
+    names = quoted_list([member.filename for member in members]) or "nothing"
     raise UserError(f"{path}: a zip must hold one data file; this one holds {names}")
 
 
@@ -151,5 +154,56 @@ def _damaged(path: Path, failure: BaseException) -> UserError:
     if isinstance(failure, EOFError):
         return UserError(f"{path}: the compressed file ends too early; fetch it again")
     return UserError(
-        f"{path}: the file is damaged or cannot be read ({reason(failure)}); fetch it again"
+        f"{path}: the file is damaged or cannot be read ({one_line(failure)}); fetch it again"
     )
+
+
+class XzStream(io.RawIOBase):
+    """The text of an xz file; lzma.LZMAFile, but for the bound."""
+
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        self._file = file
+        self._name = name
+        self._decompressor = self._new()
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Fill `buffer` as far as one step goes; 0 at the end."""
+        while True:
+            if self._decompressor.eof:
+                rest = self._decompressor.unused_data.lstrip(b"\0") or self._after_padding()
+                if not rest:
+                    return 0
+                self._decompressor = self._new()
+                data = rest
+            else:
+                data = self._file.read(XZ_READ_BYTES) if self._decompressor.needs_input else b""
+                if not data and self._decompressor.needs_input:
+                    raise EOFError("the file ends within a stream")
+            text = self._decompress(data, len(buffer))
+            if text:
+                buffer[: len(text)] = text
+                return len(text)
+
+    def _decompress(self, data: bytes, size: int) -> bytes:
+        try:
+            return self._decompressor.decompress(data, size)
+        except lzma.LZMAError as problem:
+            if "memory usage limit" not in str(problem).lower():
+                raise
+            raise UserError(
+                f"{self._name}: needs more than {XZ_MEMORY_LIMIT // 2**20} MiB to be unpacked; "
+                "compress it again with a smaller dictionary, such as that of xz -9"
+            ) from problem
+
+    def _after_padding(self) -> bytes:
+        while data := self._file.read(XZ_READ_BYTES):
+            if rest := data.lstrip(b"\0"):
+                return rest
+        return b""
+
+    def _new(self) -> lzma.LZMADecompressor:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY_LIMIT)

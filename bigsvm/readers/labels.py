@@ -6,8 +6,8 @@ import numpy as np
 
 from bigsvm.core.compiled import njit
 from bigsvm.core.errors import UserError
+from bigsvm.core.messages import quoted
 from bigsvm.readers.number import EXACT, LARGEST_EXACT, as_number
-from bigsvm.readers.wording import shown
 
 MAX_LABEL_BYTES = 256
 NUMBER, TEXT = "numeric", "text"
@@ -74,7 +74,7 @@ class LabelDecoder:
             word = token.decode().replace('""', '"')
         except UnicodeDecodeError as failure:
             raise UserError(
-                f"{self.path}, line {line}: label {shown(token)} is not UTF-8 text"
+                f"{self.path}, line {line}: label {quoted(token)} is not UTF-8 text"
             ) from failure
         if word.lower() in MISSING:
             raise UserError(f"{self.path}, line {line}: the label is missing ({word!r})")

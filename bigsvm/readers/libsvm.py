@@ -9,17 +9,17 @@ from bigsvm.core.compiled import njit
 from bigsvm.core.errors import UserError
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions
 from bigsvm.readers.decompress import line_blocks
-from bigsvm.readers.number import NOT_A_NUMBER, UNSURE, parse_number
+from bigsvm.readers.number import DEFERRED, NOT_A_NUMBER, parse_number
 from bigsvm.readers.text_rows import (
     BAD_NUMBER,
     COLUMN,
+    DEFERRED_COUNT,
     LINE,
     POSITION,
     PROBLEM,
     ROWS,
     START,
     STOP,
-    UNSURE_COUNT,
     text_batches,
 )
 
@@ -206,7 +206,7 @@ def parse_libsvm(
                 problem = BAD_NUMBER
                 start = colon + 1
                 break
-            if how == UNSURE:
+            if how == DEFERRED:
                 unsure[doubtful, 0], unsure[doubtful, 1] = colon + 1, stop
                 unsure_at[doubtful] = row * d + index - 1
                 doubtful += 1
@@ -215,7 +215,7 @@ def parse_libsvm(
             break
         row += 1
     state[POSITION], state[LINE], state[ROWS] = position, line, row
-    state[UNSURE_COUNT], state[PROBLEM] = doubtful, problem
+    state[DEFERRED_COUNT], state[PROBLEM] = doubtful, problem
     state[COLUMN], state[START], state[STOP] = index, start, stop
 
 

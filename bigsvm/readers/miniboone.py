@@ -9,7 +9,7 @@ import numpy as np
 from bigsvm.core.errors import UserError
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions
 from bigsvm.readers.columns import check_features
-from bigsvm.readers.recognise import SAMPLE_BYTES, first_lines
+from bigsvm.readers.detect import SAMPLE_BYTES, first_lines
 from bigsvm.readers.table import SPACE, explain_table, parse_table
 from bigsvm.readers.text_rows import NO_LABEL_COLUMN, text_batches
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from bigsvm.core.compiled import njit
 
-EXACT, UNSURE, NOT_A_NUMBER = 0, 1, 2
+EXACT, DEFERRED, NOT_A_NUMBER = 0, 1, 2
 PLUS, MINUS, POINT, SMALL_E, LARGE_E = b"+-.eE"
 # As wide as it is, the difference of a byte and it can be negative.
 ZERO = np.int64(48)
@@ -29,7 +29,7 @@ def as_number(text: str) -> float | None:
 
 @njit(cache=True)
 def parse_number(text: np.ndarray, start: int, stop: int) -> tuple[float, int]:
-    """Value of text[start:stop], and EXACT, UNSURE (a number: see `convert`) or NOT_A_NUMBER."""
+    """Value of text[start:stop], and EXACT, DEFERRED (see `convert_deferred`) or NOT_A_NUMBER."""
     i = start
     negative = False
     if i < stop and (text[i] == PLUS or text[i] == MINUS):
@@ -77,7 +77,7 @@ def parse_number(text: np.ndarray, start: int, stop: int) -> tuple[float, int]:
             i += 1
         exponent += sign * power
     if unsure or mantissa > LARGEST_EXACT or exponent < -22 or exponent > 22:
-        return 0.0, UNSURE
+        return 0.0, DEFERRED
     value = np.float64(mantissa)
     if exponent < 0:
         value /= EXACT_POWERS[-exponent]
@@ -103,8 +103,8 @@ def _joined(text: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return out, offsets
 
 
-def convert(text: np.ndarray, spans: np.ndarray) -> np.ndarray:
-    """The values of spans (k, 2) that `parse_number` was UNSURE of; too large ones become inf."""
+def convert_deferred(text: np.ndarray, spans: np.ndarray) -> np.ndarray:
+    """The values of spans (k, 2) that `parse_number` DEFERRED; too large ones become inf."""
     import pyarrow as pa
 
     joined, offsets = _joined(text, spans)

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from bigsvm.core.errors import UserError
+from bigsvm.core.messages import one_line, quoted, quoted_list
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions, batch_rows
 from bigsvm.readers.columns import check_features, column_position
 from bigsvm.readers.decompress import DAMAGE, bounded, read_some
-from bigsvm.readers.finite import clean_labels, finite_rows
-from bigsvm.readers.wording import listed, reason, shown
+from bigsvm.readers.validate import checked_labels, finite_rows
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class NpyReader:
                     x, y = table, np.empty(0)
                 else:
                     x = np.delete(table, self.label_column, axis=1)
-                    y = clean_labels(self.path, table[:, self.label_column], first + 1)
+                    y = checked_labels(self.path, table[:, self.label_column], first + 1)
                 yield Batch(finite_rows(self.path, x, first + 1, None), y, first + 1)
 
     def _rows(self, file: IO[bytes], first: int, count: int) -> np.ndarray:
@@ -92,14 +92,14 @@ class NpzReader:
                     bounded(path, archive.getinfo(f"{name}.npy"))
                 self._check(archive)
         except DAMAGE as failure:
-            raise UserError(f"{path}: not a readable npz file ({reason(failure)})") from failure
+            raise UserError(f"{path}: not a readable npz file ({one_line(failure)})") from failure
         check_features(path, self.d, ReadOptions(with_labels=False, features=options.features))
 
     def _choose(self, arrays: list[str], wanted: str) -> str:
         for name in (wanted, wanted.lower(), wanted.upper()):
             if name in arrays:
                 return name
-        there = listed(arrays) or "no arrays"
+        there = quoted_list(arrays) or "no arrays"
         raise UserError(f"{self.path}: no array {wanted!r} in it; it has {there}")
 
     def _check(self, archive: zipfile.ZipFile) -> None:
@@ -139,7 +139,7 @@ class NpzReader:
                 y = np.empty(0)
                 if self.y_name is not None:
                     labels = _read_items(self.path, y_stream, y_type, count)
-                    y = clean_labels(self.path, labels, first + 1)
+                    y = checked_labels(self.path, labels, first + 1)
                 rows = finite_rows(self.path, x.reshape(count, self.d), first + 1, None)
                 yield Batch(rows, y, first + 1)
 
@@ -153,7 +153,7 @@ def _read_header(path: Path, file: IO[bytes]) -> _Header:
             header = _Header(*npy_format.read_array_header_2_0(file))
     except Exception as failure:
         # A damaged header is Python text gone wrong: NumPy raises errors of many kinds at it.
-        raise UserError(f"{path}: not a readable NumPy array ({reason(failure)})") from failure
+        raise UserError(f"{path}: not a readable NumPy array ({one_line(failure)})") from failure
     if header.dtype.hasobject:
         raise UserError(f"{path}: an array of Python objects; loading it could run code")
     return header
@@ -163,7 +163,7 @@ def _check_table(path: Path, header: _Header, name: str) -> None:
     if len(header.shape) != 2 or header.dtype.kind not in "biuf":
         raise UserError(
             f"{path}: {name} must be two-dimensional numbers, not "
-            f"{shown(f'{header.dtype} of shape {header.shape}')}"
+            f"{quoted(f'{header.dtype} of shape {header.shape}')}"
         )
     n, columns = header.shape
     if n < 1:

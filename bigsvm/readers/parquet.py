@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bigsvm.core.errors import UserError
+from bigsvm.core.messages import one_line, quoted
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions, batch_rows
 from bigsvm.readers.columns import check_features, column_position
-from bigsvm.readers.finite import clean_labels, finite_rows
-from bigsvm.readers.wording import reason, shown
+from bigsvm.readers.validate import checked_labels, finite_rows
 
 _BUFFER_BYTES = 2**16
 # What reading may take. Of each column of a row group a page and the dictionary are in memory, as
@@ -43,7 +43,7 @@ class ParquetReader:
         for k in self.columns:
             kind = schema.field(self._places[k]).type
             if not _is_number(kind):
-                raise UserError(f"{path}: column {shown(names[k])} holds {kind}, not numbers")
+                raise UserError(f"{path}: column {quoted(names[k])} holds {kind}, not numbers")
         self.feature_names: list[str] | None = [names[k] for k in self.columns]
         self.d = len(self.columns)
         check_features(path, self.d, options)
@@ -72,7 +72,7 @@ class ParquetReader:
             row = first + _first_null(values)
             assert self.feature_names is not None
             raise UserError(
-                f"{self.path}, row {row}, column {shown(self.feature_names[position])}: "
+                f"{self.path}, row {row}, column {quoted(self.feature_names[position])}: "
                 "the value is missing"
             )
         if pa.types.is_decimal(values.type):
@@ -85,7 +85,7 @@ class ParquetReader:
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-            return clean_labels(self.path, np.array(values.to_pylist(), np.str_), first)
+            return checked_labels(self.path, np.array(values.to_pylist(), np.str_), first)
         if not _is_number(values.type):
             raise UserError(f"{self.path}: labels of type {values.type} cannot be used")
         if pa.types.is_decimal(values.type) and values.type.scale <= 0:
@@ -95,7 +95,7 @@ class ParquetReader:
                 raise UserError(
                     f"{self.path}: labels of type {values.type} do not fit into 64 bits"
                 ) from failure
-        return clean_labels(self.path, self._numbers(values, first, 0), first)
+        return checked_labels(self.path, self._numbers(values, first, 0), first)
 
 
 def _index_of_pandas(schema: pa.Schema) -> set[str]:
@@ -140,7 +140,7 @@ def _next(path: Path, parts: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
 
 
 def _damaged(path: Path, failure: BaseException) -> UserError:
-    return UserError(f"{path}: not a readable Parquet file ({reason(failure)})")
+    return UserError(f"{path}: not a readable Parquet file ({one_line(failure)})")
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -3,10 +3,11 @@
 import numpy as np
 
 from bigsvm.core.compiled import njit
-from bigsvm.readers.number import NOT_A_NUMBER, UNSURE, parse_number
+from bigsvm.readers.number import DEFERRED, NOT_A_NUMBER, parse_number
 from bigsvm.readers.text_rows import (
     BAD_NUMBER,
     COLUMN,
+    DEFERRED_COUNT,
     LINE,
     NO_LABEL_COLUMN,
     POSITION,
@@ -14,7 +15,6 @@ from bigsvm.readers.text_rows import (
     ROWS,
     START,
     STOP,
-    UNSURE_COUNT,
 )
 
 TOO_FEW, TOO_MANY, BAD_QUOTES = 10, 11, 12
@@ -104,7 +104,7 @@ def parse_table(
                 if how == NOT_A_NUMBER:
                     problem = BAD_NUMBER
                     break
-                if how == UNSURE:
+                if how == DEFERRED:
                     unsure[doubtful, 0], unsure[doubtful, 1] = start, stop
                     unsure_at[doubtful] = row * d + feature
                     doubtful += 1
@@ -119,7 +119,7 @@ def parse_table(
             break
         row += 1
     state[POSITION], state[LINE], state[ROWS] = position, line, row
-    state[UNSURE_COUNT], state[PROBLEM] = doubtful, problem
+    state[DEFERRED_COUNT], state[PROBLEM] = doubtful, problem
     state[COLUMN], state[START], state[STOP] = column, start, stop
 
 

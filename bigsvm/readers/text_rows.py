@@ -10,22 +10,22 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.core.errors import UserError
+from bigsvm.core.messages import quoted
 from bigsvm.readers import Batch, batch_rows
 from bigsvm.readers.decompress import NEWLINE, line_blocks
 from bigsvm.readers.labels import LabelDecoder
-from bigsvm.readers.number import convert
-from bigsvm.readers.wording import shown
+from bigsvm.readers.number import convert_deferred
 
 # What a kernel is given and gives back in its `state`. COLUMN, START and STOP tell where a problem
 # is: in which column (from 1) and at which bytes of the text.
-POSITION, LINE, ROWS, UNSURE_COUNT, PROBLEM, COLUMN, START, STOP = range(8)
+POSITION, LINE, ROWS, DEFERRED_COUNT, PROBLEM, COLUMN, START, STOP = range(8)
 
 # Problems any kernel may find; kernels have their own from 10 on.
 BAD_NUMBER = 1
 
 NO_LABEL_COLUMN = -1
 
-UNSURE_ROOM = 65_536
+DEFERRED_CAPACITY = 65_536
 
 Explain = Callable[[int, int, str], str]
 
@@ -51,7 +51,7 @@ def text_batches(
     state = np.zeros(8, np.int64)
     state[LINE] = 1
     decoder = LabelDecoder(path)
-    unsure = np.empty((max(UNSURE_ROOM, 2 * d), 2), np.int64)
+    unsure = np.empty((max(DEFERRED_CAPACITY, 2 * d), 2), np.int64)
     unsure_at = np.empty(len(unsure), np.int64)
     found = 0
     for text in line_blocks(path):
@@ -74,9 +74,9 @@ def text_batches(
             )
             if state[PROBLEM]:
                 raise _mistake(path, text, state, place, explain, label_column)
-            rows, doubtful = int(state[ROWS]), int(state[UNSURE_COUNT])
+            rows, doubtful = int(state[ROWS]), int(state[DEFERRED_COUNT])
             if doubtful:
-                values = convert(text, unsure[:doubtful])
+                values = convert_deferred(text, unsure[:doubtful])
                 _refuse_overflow(path, values, unsure_at, lines, d, label_column, place)
                 x.reshape(-1)[unsure_at[:doubtful]] = values
             if rows == 0:
@@ -105,14 +105,14 @@ def _mistake(
     # The kernel had already stepped to the next line.
     where = f"{path}, line {state[LINE] - 1}"
     if state[PROBLEM] != BAD_NUMBER:
-        return UserError(f"{where}: {explain(int(state[PROBLEM]), column, shown(token))}")
+        return UserError(f"{where}: {explain(int(state[PROBLEM]), column, quoted(token))}")
     bare = token.lower().lstrip(b"+-")
     if not token:
         reason = "the value is missing"
     elif bare in (b"nan", b"inf", b"infinity"):
-        reason = f"{shown(token)} is not finite; remove or replace such values"
+        reason = f"{quoted(token)} is not finite; remove or replace such values"
     else:
-        reason = f"{shown(token)} is not a number"
+        reason = f"{quoted(token)} is not a number"
         if label_column != NO_LABEL_COLUMN:
             reason += "; is this the column of labels? --label-column names it"
     return UserError(f"{where}, {place(column)}: {reason}")

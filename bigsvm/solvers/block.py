@@ -28,9 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigsvm.backends import Backend
-from bigsvm.backends.gathered import Gathered
-from bigsvm.backends.in_memory import InMemoryBackend
-from bigsvm.backends.part import PartOfBackend
+from bigsvm.backends.in_memory import InMemoryBackend, SubsetBackend
+from bigsvm.backends.products import GatheredRows
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.block_solve import BlockSolve, GradientRequest
 from bigsvm.solvers.exact import overflowed
@@ -218,7 +217,7 @@ class BlockSchedule:
             moved = np.flatnonzero(change)
             moved = moved[np.argsort(hot[moved])]  # the order of a sum is part of its bits
             block.part.gradient += problem.gradient_change(
-                hot[moved], change[moved], Gathered(rows, moved, served.rows_at_once)
+                hot[moved], change[moved], GatheredRows(rows, moved, served.rows_at_once)
             )
             block.part.alpha[hot], block.part.role[hot] = inner.part.alpha, inner.part.role
             block.part.iteration, block.part.gap = inner.part.iteration, inner.part.gap
@@ -338,7 +337,7 @@ class BlockSchedule:
             alpha = np.zeros(len(problem.y))
             alpha[request.index] = request.alpha
             return problem.gradient(alpha)
-        moved = Gathered(problem.backend, request.index, problem.backend.rows_at_once)
+        moved = GatheredRows(problem.backend, request.index, problem.backend.rows_at_once)
         if request.rows is None:
             return problem.gradient_change(request.index, request.alpha, moved)
         part = problem.part(request.rows, self.sample_backend(request))
@@ -357,7 +356,7 @@ class BlockSchedule:
     def _serve(self, backend: Backend, index: np.ndarray) -> Backend:
         """Some patterns of a backend: in memory, or, where they do not fit, from it."""
         if 2 * 4 * backend.d * len(index) > self._rows_memory:
-            return PartOfBackend(backend, index, self._kernel)
+            return SubsetBackend(backend, index, self._kernel)
         return InMemoryBackend(backend.gather(index), self._kernel, backend.kernel_values)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bigsvm.backends import Backend
-from bigsvm.backends.gathered import Gathered
+from bigsvm.backends.products import GatheredRows
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import EXCLUDED, State, pieces
 
@@ -129,6 +129,6 @@ def _sample(support: np.ndarray) -> np.ndarray:
 
 def _seen(backend: Backend, index: np.ndarray, mask: np.ndarray) -> int:
     """How many patterns of a mask have a kernel value other than 0 with one of `index`."""
-    rows = Gathered(backend, index, backend.rows_at_once)
+    rows = GatheredRows(backend, index, backend.rows_at_once)
     values = backend.matvec(rows, np.ones(len(index)))
     return int(np.count_nonzero(np.abs(values[mask]) >= _UNSEEN))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bigsvm.backends import Backend
-from bigsvm.backends.gathered import Gathered
+from bigsvm.backends.products import GatheredRows
 from bigsvm.core.compiled import njit
 from bigsvm.kernels import LANES, Kernel, block_of, columns
 from bigsvm.solvers.column_cache import EMPTY, ColumnCache
@@ -86,7 +86,7 @@ class HotColumns(ColumnCache):
     def _extend(self, owners: np.ndarray, start: int, stop: int) -> None:
         """Compute what the columns at hand lack: their values at the new patterns."""
         rows, slots = self._backend.gather(owners), np.arange(len(owners))
-        new = Gathered(self._backend, np.arange(start, stop), self._backend.rows_at_once)
+        new = GatheredRows(self._backend, np.arange(start, stop), self._backend.rows_at_once)
         for piece in new:
             self._backend.kernel_values.add_columns(rows, len(piece))
             columns(self._kernel, block_of(piece, start), rows, self.columns, slots)

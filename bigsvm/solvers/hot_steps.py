@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from bigsvm.backends.gathered import Gathered
+from bigsvm.backends.products import GatheredRows
 from bigsvm.kernels import LANES, Kernel, diagonal
 from bigsvm.solvers.block_solve import BlockSolve
 from bigsvm.solvers.conjugate import (
@@ -102,7 +102,7 @@ def _point(block: BlockSolve, problem: Problem, index: np.ndarray, kernel: Kerne
 
     signs = problem.signs.astype(np.float64)
     inverse_C = 1.0 / np.broadcast_to(problem.C, m)
-    rows = Gathered(problem.backend, np.arange(m), problem.backend.rows_at_once)
+    rows = GatheredRows(problem.backend, np.arange(m), problem.backend.rows_at_once)
     q = signs * signs * (diagonal(kernel, rows) + problem.intercept) + inverse_C
     return Point(
         padded(part.alpha, np.float64, 0.0),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from bigsvm.backends import Backend
-from bigsvm.backends.gathered import Gathered
+from bigsvm.backends.products import GatheredRows
 from bigsvm.core.labels import signs_of
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.solvers.block_solve import GradientRequest
@@ -119,7 +119,7 @@ class OneVsRest:
             here = np.isin(request.index, rows, assume_unique=True)
             index, alpha = request.index[here], request.alpha[here]
             coef[np.searchsorted(rows, index), column] = self.classes[k].dual_coef(index, alpha)
-        gathered = Gathered(self.backend, rows, self.backend.rows_at_once)
+        gathered = GatheredRows(self.backend, rows, self.backend.rows_at_once)
         return served.matvec(gathered, coef)
 
     def relative_gap(self, states: ClassStates) -> float:

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigsvm.backends import Backend
-from bigsvm.backends.gathered import Gathered
+from bigsvm.backends.products import GatheredRows
+from bigsvm.core.arrays import RowChunks
 from bigsvm.core.errors import UserError
 from bigsvm.core.stop_rule import StopRule
-from bigsvm.files.sealed import InPieces
 from bigsvm.solvers.nodes import gap_and_joining
 from bigsvm.solvers.state import (
     EXCLUDED,
@@ -159,10 +159,12 @@ class Problem:
         return total
 
     def gradient_change(
-        self, index: np.ndarray, change: np.ndarray, rows: InPieces | None = None
+        self, index: np.ndarray, change: np.ndarray, rows: RowChunks | None = None
     ) -> np.ndarray:
         """What ``alpha[index] += change`` adds to the gradient; `rows` are those patterns."""
-        rows = Gathered(self.backend, index, self.backend.rows_at_once) if rows is None else rows
+        rows = (
+            GatheredRows(self.backend, index, self.backend.rows_at_once) if rows is None else rows
+        )
         coef = self.dual_coef(index, change)
         return self.of_product(self.backend.matvec(rows, coef), index, change)
 

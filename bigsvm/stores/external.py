@@ -18,12 +18,12 @@ ALLOW = "BIGSVM_ALLOW_EXTERNAL"
 _MOST_LINKS = 100  # along one path; HDF5 itself follows fewer
 
 
-def allowed() -> bool:
+def external_allowed() -> bool:
     """Whether the user wants other files to be read."""
     return os.environ.get(ALLOW, "0") not in ("", "0")
 
 
-def refuse_external_links(group: Any, name: str, where: str) -> None:
+def reject_external_links(group: Any, name: str, where: str) -> None:
     """Refuse the path `name` in an HDF5 group where a link on it leads to another file.
 
     Link by link, before any is followed: following one opens the other file.
@@ -31,7 +31,7 @@ def refuse_external_links(group: Any, name: str, where: str) -> None:
     import h5py
 
     here, parts, links = group, name.split("/"), 0
-    if allowed():
+    if external_allowed():
         return
     while parts and isinstance(here, h5py.Group):
         part = parts.pop(0)
@@ -51,9 +51,9 @@ def refuse_external_links(group: Any, name: str, where: str) -> None:
             raise _refused(f"{where}/{name}", "is a link to another file")
 
 
-def refuse_other_files(array: Any, where: str) -> None:
+def reject_external_storage(array: Any, where: str) -> None:
     """Refuse an HDF5 dataset whose content is not, or not surely, in its own file."""
-    if allowed():
+    if external_allowed():
         return
     if array.external:
         raise _refused(where, f"is stored in another file, {array.external[0][0]!r}")
@@ -61,11 +61,11 @@ def refuse_other_files(array: Any, where: str) -> None:
         raise _refused(where, "is put together from other datasets, perhaps of other files")
 
 
-def refuse_symlinks(array: Any, where: str) -> None:
+def reject_symlinks(array: Any, where: str) -> None:
     """Refuse a Zarr array on this machine that symlinks take from outside its store."""
     from zarr.storage import LocalStore
 
-    if allowed() or not isinstance(array.store, LocalStore):
+    if external_allowed() or not isinstance(array.store, LocalStore):
         return
     root = Path(array.store.root).resolve()
     folder = root / array.path

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.stores.prefetch import prefetched
+from bigsvm.stores.rows import prefetch_map
 from bigsvm.stores.store import Dataset
 
 
-def begin_fingerprint(n: int, d: int) -> Any:
+def new_fingerprint(n: int, d: int) -> Any:
     """The hash to be fed all float32 rows in order, then the codes of all labels."""
     return hashlib.sha256(f"bigsvm data {n} {d}\n".encode())
 
@@ -31,16 +31,16 @@ def fingerprint(dataset: Dataset) -> str:
 def verified_fingerprint(dataset: Dataset) -> str:
     """The fingerprint of what is there now; a UserError where something else was once written."""
     digest = _digest_of_rows(dataset)
-    check_written(dataset, digest.copy())
+    verify_recorded(dataset, digest.copy())
     digest.update(dataset.labels())
     return digest.hexdigest()
 
 
-def check_written(dataset: Dataset, digest: Any) -> None:
+def verify_recorded(dataset: Dataset, digest: Any) -> None:
     """Refuse rows that are not those once written; `digest` has been fed all of them."""
     if dataset.recorded_fingerprint is None:
         return
-    for codes in dataset.codes_as_written():
+    for codes in dataset.recorded_codes():
         digest.update(codes)
     if digest.hexdigest() != dataset.recorded_fingerprint:
         raise UserError(
@@ -50,10 +50,10 @@ def check_written(dataset: Dataset, digest: Any) -> None:
         )
 
 
-def checked_rows(dataset: Dataset) -> Iterator[np.ndarray]:
+def finite_chunks(dataset: Dataset) -> Iterator[np.ndarray]:
     """All rows, a chunk at a time, if they are finite; read again, they must be the same."""
     start = 0
-    for rows in prefetched(lambda span: dataset.read(*span), dataset.spans(), dataset.readers):
+    for rows in prefetch_map(lambda span: dataset.read(*span), dataset.spans(), dataset.readers):
         finite = np.isfinite(rows)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
@@ -64,13 +64,13 @@ def checked_rows(dataset: Dataset) -> Iterator[np.ndarray]:
                 f"{dataset.path}: the value in row {start + row}, column {column} (counted from 0) "
                 f"{what}"
             )
-        dataset.remember(start, start + len(rows), rows)
+        dataset.record_checksum(start, start + len(rows), rows)
         yield rows
         start += len(rows)
 
 
 def _digest_of_rows(dataset: Dataset) -> Any:
-    digest = begin_fingerprint(dataset.n, dataset.d)
-    for rows in checked_rows(dataset):
+    digest = new_fingerprint(dataset.n, dataset.d)
+    for rows in finite_chunks(dataset):
         digest.update(rows)
     return digest

@@ -19,11 +19,11 @@ from bigsvm.core.labels import (
     place_of,
     to_codes,
 )
-from bigsvm.stores.place import damage_named
+from bigsvm.stores.group import wrap_read_errors
 
 LABELS_AT_A_TIME = 2**20
 # What a prepared store of more than two classes says of itself; those of two say nothing.
-VERSION, MANY_CLASSES = "bigsvm_format", "bigsvm store 2"
+FORMAT_KEY, MULTICLASS_FORMAT = "bigsvm_format", "bigsvm store 2"
 
 
 class StoredLabels:
@@ -130,7 +130,7 @@ class StoredLabels:
 
     def _read(self, start: int, stop: int) -> np.ndarray:
         assert self._y is not None
-        with damage_named(f"{self._where}, labels"):
+        with wrap_read_errors(f"{self._where}, labels"):
             return np.asarray(self._y[start:stop]).reshape(-1)
 
     def _spans(self) -> Iterator[tuple[int, int]]:
@@ -138,13 +138,13 @@ class StoredLabels:
             yield start, min(start + LABELS_AT_A_TIME, self._n)
 
 
-def stored_classes(about: Mapping[str, Any], where: str) -> Classes:
+def recorded_classes(about: Mapping[str, Any], where: str) -> Classes:
     """The classes of a prepared store, by its attributes."""
     classes = classes_from_json(about)
     if len(classes) < 2:
         raise ValueError(f"classes {classes}")
-    version = about.get(VERSION)
-    if version != (MANY_CLASSES if len(classes) > 2 else None):
+    version = about.get(FORMAT_KEY)
+    if version != (MULTICLASS_FORMAT if len(classes) > 2 else None):
         raise UserError(
             f"{where}: is {version!r}, of another version of bigsvm; use it with that one, or make "
             "it again"

@@ -14,7 +14,7 @@ from typing import Any, cast
 from zarr.storage import FsspecStore
 
 from bigsvm.core.errors import Unreachable, UserError
-from bigsvm.stores.addresses import refuse_credentials
+from bigsvm.core.urls import reject_credentials
 
 # Tries of one request, on top of those botocore makes by itself (AWS_MAX_ATTEMPTS of them). Where
 # nothing has ever answered, the address is more likely wrong than the trouble passing.
@@ -60,7 +60,7 @@ class RemoteStore(FsspecStore):
 
 def open_remote_store(address: str) -> RemoteStore:
     """The store at `address`, for zarr to read; a UserError where none can be reached that way."""
-    refuse_credentials(address)
+    reject_credentials(address)
     if re.search(r"\.(h5|hdf5)(/|$)", address):
         raise UserError(
             f"{address}: HDF5 is read from the disks of this machine only; copy it here, or make a "

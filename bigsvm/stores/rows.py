@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.stores.packed_chunks import packed_chunks_of
-from bigsvm.stores.place import damage_named
-from bigsvm.stores.plain_rows import plain_rows_of
-from bigsvm.stores.prefetch import prefetched
+from bigsvm.stores.direct_io import direct_rows, zstd_chunks
+from bigsvm.stores.group import wrap_read_errors
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 CHUNK_BYTES = 8 * 2**20
 # Rows on their way from a file to the kernels at once: they stay in the second-level cache.
@@ -20,7 +23,7 @@ PIECE_BYTES = 512 * 1024
 _FEW = 50
 
 
-def rows_of_about(size: int, d: int, itemsize: int = 4) -> int:
+def rows_that_fit(size: int, d: int, itemsize: int = 4) -> int:
     """How many rows of d values make about `size` bytes; at least one."""
     return max(1, size // (d * itemsize))
 
@@ -59,7 +62,7 @@ class StoredRows:
         self._checksums: dict[tuple[int, int], int] = {}
         self.path = where
         self.n, self.d = (int(size) for size in x.shape)
-        chunks = x.chunks or (rows_of_about(CHUNK_BYTES, self.d), self.d)
+        chunks = x.chunks or (rows_that_fit(CHUNK_BYTES, self.d), self.d)
         stored_rows = min(int(chunks[0]), self.n)
         # A chunk is decoded whole, also where it reaches beyond the array.
         width = -(-self.d // int(chunks[1])) * int(chunks[1])
@@ -68,8 +71,8 @@ class StoredRows:
         self.chunk_rows = min(stored_rows * together, self.n)
         of_32_mib = 4 * CHUNK_BYTES // (4 * self.chunk_rows * self.d)
         self.readers = max(2, min(8, of_32_mib)) if remote else 2
-        self._plain = None if remote else plain_rows_of(x)
-        self._packed = None if remote else packed_chunks_of(x)
+        self._plain = None if remote else direct_rows(x)
+        self._packed = None if remote else zstd_chunks(x)
 
     def spans(self) -> Iterator[tuple[int, int]]:
         """Consecutive (start, stop) that cover all rows, a chunk each."""
@@ -107,15 +110,15 @@ class StoredRows:
             if (whole := (chunk, min(chunk + self.chunk_rows, self.n))) in self._checksums:
                 first, stop = whole  # which can be checked
             block = self.read(first, stop)
-            for some in range(0, len(wanted), few := rows_of_about(PIECE_BYTES, self.d)):
+            for some in range(0, len(wanted), few := rows_that_fit(PIECE_BYTES, self.d)):
                 # Of all at once there would be a copy in between, as large as the chunk.
                 rows[places[some : some + few]] = block[wanted[some : some + few] - first]
 
-        for _ in prefetched(pick, spans, self.readers):
+        for _ in prefetch_map(pick, spans, self.readers):
             pass
         return rows
 
-    def check_again(self, indices: np.ndarray) -> None:
+    def verify_unchanged(self, indices: np.ndarray) -> None:
         """Refuse rows that are not what they were when this began.
 
         Those that `gather` picks one by one are not checked there. Whatever a solver does with them
@@ -125,7 +128,7 @@ class StoredRows:
             return
         chunks = np.unique(np.asarray(indices) // self.chunk_rows) * self.chunk_rows
         spans = [(start, min(start + self.chunk_rows, self.n)) for start in chunks.tolist()]
-        for _ in prefetched(lambda span: self.read(*span), spans, self.readers):
+        for _ in prefetch_map(lambda span: self.read(*span), spans, self.readers):
             pass
 
     def read(self, start: int, stop: int, space: np.ndarray | None = None) -> np.ndarray:
@@ -135,7 +138,7 @@ class StoredRows:
         """
         if not 0 <= start <= stop <= self.n:
             raise IndexError(f"rows {start} to {stop} of {self.path}, which has {self.n}")
-        with damage_named(f"{self.path}, rows {start} to {stop}"):
+        with wrap_read_errors(f"{self.path}, rows {start} to {stop}"):
             rows = self._read(start, stop, space)
         if (start, stop) in self._checksums:
             self._check(start, stop, _checksum(rows))
@@ -157,7 +160,7 @@ class StoredRows:
         piece = max(1, PIECE_BYTES // (4 * self.d * LANES)) * LANES
         at_once = stop - start if self._plain is None else piece
         found = Checksum()
-        with damage_named(f"{self.path}, rows {start} to {stop}"):
+        with wrap_read_errors(f"{self.path}, rows {start} to {stop}"):
             for begin in range(start, stop, at_once):
                 rows = self._read(begin, min(begin + at_once, stop), space)
                 for first in range(0, len(rows), piece):
@@ -188,20 +191,20 @@ class StoredRows:
         with np.errstate(over="ignore"):  # infinities are found, and named, by `fingerprint`
             return np.ascontiguousarray(block, dtype=np.float32)
 
-    def remember(self, start: int, stop: int, rows: np.ndarray) -> None:
+    def record_checksum(self, start: int, stop: int, rows: np.ndarray) -> None:
         """From now on, `read` of this very span must give these rows."""
         self._checksums[start, stop] = _checksum(rows)
 
     @property
-    def remembered(self) -> dict[tuple[int, int], int]:
-        """Checksums of the spans that `remember` was told, for another process to `expect`."""
+    def checksums(self) -> dict[tuple[int, int], int]:
+        """The recorded checksums by span, for `expect` in another process."""
         return dict(self._checksums)
 
     def expect(self, remembered: Mapping[tuple[int, int], int]) -> None:
         """Hold `read` to what another process has seen here."""
         self._checksums.update(remembered)
 
-    def forget_file(self) -> None:
+    def release_file(self) -> None:
         """Before it is closed: it is known by its number, which may soon be another's."""
         self._plain = None
 
@@ -210,3 +213,19 @@ def _checksum(rows: np.ndarray) -> int:
     from bigsvm.stores.checksum import checksum  # compiled code: not before it is wanted
 
     return checksum(rows)
+
+
+def prefetch_map(function: Callable[[T], R], items: Iterable[T], ahead: int = 1) -> Iterator[R]:
+    """``map(function, items)``, with up to `ahead` results on their way while one is used."""
+    with ThreadPoolExecutor(max_workers=ahead) as background:
+        waiting: deque[Future[R]] = deque()
+        try:
+            for item in items:
+                waiting.append(background.submit(function, item))
+                if len(waiting) > ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:  # nobody wants them any more
+                future.cancel()

@@ -11,12 +11,18 @@ import numpy as np
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes
 from bigsvm.core.scaling import Scaling
-from bigsvm.stores.absent_chunks import absent_chunks
-from bigsvm.stores.allowed import NUMBERS, is_text
-from bigsvm.stores.labels import StoredLabels, stored_classes
-from bigsvm.stores.place import Place, array, attributes, damage_named, open_place
+from bigsvm.core.weights import weights_digest
+from bigsvm.stores.codecs import NUMERIC_KINDS, is_text
+from bigsvm.stores.group import (
+    StoreGroup,
+    open_array,
+    open_group,
+    read_attributes,
+    wrap_read_errors,
+)
+from bigsvm.stores.labels import StoredLabels, recorded_classes
+from bigsvm.stores.missing_chunks import missing_chunks
 from bigsvm.stores.rows import StoredRows
-from bigsvm.training.weights import digest_of
 
 MAPPING_KEYS = ("path", "x", "y", "positive")
 # The array of weights that `prepare` writes, and what tells whether they are still those.
@@ -33,7 +39,7 @@ class Dataset(StoredRows):
     """
 
     def __init__(
-        self, place: Place, x: Any, y: Any | None, about: Mapping[str, Any], where: str
+        self, place: StoreGroup, x: Any, y: Any | None, about: Mapping[str, Any], where: str
     ) -> None:
         prepared = "fingerprint" in about and "classes" in about
         super().__init__(x, where, remote=place.remote, prepared=prepared)
@@ -47,7 +53,7 @@ class Dataset(StoredRows):
         self.prepare_options: dict[str, Any] = about.get("prepare") or {}
         scaling = about.get("scaling")
         self.scaling: Scaling | None = Scaling.from_json(scaling) if scaling else None
-        stored = stored_classes(about, where) if prepared else None
+        stored = recorded_classes(about, where) if prepared else None
         self._labels = StoredLabels(y, self.n, where, stored)
         self._arrays = {"rows": x} if y is None else {"rows": x, "labels": y}
 
@@ -82,34 +88,37 @@ class Dataset(StoredRows):
         """The codes of the classes of rows start to stop, read now and not kept."""
         return self._labels.codes(start, stop)
 
-    def codes_as_written(self) -> Iterator[np.ndarray]:
+    def recorded_codes(self) -> Iterator[np.ndarray]:
         """The codes that `prepare` wrote, many rows at a time."""
         return self._labels.as_written()
 
     def numbers(self, name: str) -> np.ndarray:
         """All of the array `name` beside the rows, (n,) numbers: weights, for instance."""
-        found = array(self._place, name)
-        if tuple(found.shape) not in ((self.n,), (self.n, 1)) or found.dtype.kind not in NUMBERS:
+        found = open_array(self._place, name)
+        if (
+            tuple(found.shape) not in ((self.n,), (self.n, 1))
+            or found.dtype.kind not in NUMERIC_KINDS
+        ):
             raise UserError(
                 f"{self._place.path}: {name} holds {found.dtype} of shape {tuple(found.shape)}; a "
                 f"number for each of the {self.n} rows is needed"
             )
-        with damage_named(f"{self._place.path}, {name}"):
+        with wrap_read_errors(f"{self._place.path}, {name}"):
             values = np.asarray(found[:]).reshape(-1)
-        if name == WEIGHT and self._weight_digest not in (None, digest_of(values)):
+        if name == WEIGHT and self._weight_digest not in (None, weights_digest(values)):
             raise UserError(
                 f"{self.path}: {name} is not what was written; the store is damaged, make it again"
             )
         return values
 
-    def absences(self) -> list[str]:
-        """A line for each array some chunks of which are not stored; see `absent_chunks`."""
+    def missing_chunk_warnings(self) -> list[str]:
+        """A line for each array some chunks of which are not stored; see `missing_chunks`."""
         if self.recorded_fingerprint is not None:
             return []  # it is checked against what was written
         lines = []
         for what, found in self._arrays.items():
-            with damage_named(self.path):
-                absent, expected = absent_chunks(found)
+            with wrap_read_errors(self.path):
+                absent, expected = missing_chunks(found)
             if absent:
                 lines.append(
                     f"{self.path}: {absent:,} of {expected:,} chunks of the {what} are absent and "
@@ -119,7 +128,7 @@ class Dataset(StoredRows):
 
     def close(self) -> None:
         """Let go of the file."""
-        self.forget_file()
+        self.release_file()
         self._place.close()
 
     def __enter__(self) -> Dataset:
@@ -172,7 +181,7 @@ def open_dataset(
     if not options.get("path"):
         raise UserError("a data set needs a `path`")
     names = (str(options.get("x") or "X"), str(options.get("y") or "y"))
-    with damage_named(str(options["path"])):
+    with wrap_read_errors(str(options["path"])):
         return _open(options, names, part, classes, with_labels)
 
 
@@ -183,19 +192,19 @@ def _open(
     classes: Classes | None,
     with_labels: bool,
 ) -> Dataset:
-    place = open_place(options["path"])
+    place = open_group(options["path"])
     try:
         if names[0] not in place and part in place:
             place = place.inside(part)
-        x = array(place, names[0])
+        x = open_array(place, names[0])
         if x.ndim != 2:
             raise UserError(f"{place.path}: {names[0]} has shape {x.shape}, not (rows, features)")
         if 0 in x.shape:
             raise UserError(f"{place.path}: {names[0]} is empty, its shape is {x.shape}")
-        if x.dtype.kind not in NUMBERS:
+        if x.dtype.kind not in NUMERIC_KINDS:
             raise UserError(f"{place.path}: {names[0]} holds {x.dtype}, not real numbers")
-        y = array(place, names[1]) if with_labels else None
-        if y is not None and y.dtype.kind not in NUMBERS and not is_text(y):
+        y = open_array(place, names[1]) if with_labels else None
+        if y is not None and y.dtype.kind not in NUMERIC_KINDS and not is_text(y):
             raise UserError(f"{place.path}: {names[1]} holds {y.dtype}; labels are numbers or text")
         if y is not None and tuple(y.shape) not in ((x.shape[0],), (x.shape[0], 1)):
             raise UserError(
@@ -204,7 +213,7 @@ def _open(
             )
         usual = names == ("X", "y")
         where = place.path if usual else f"{place.path}/{names[0]}"
-        dataset = Dataset(place, x, y, attributes(place) if usual else {}, where)
+        dataset = Dataset(place, x, y, read_attributes(place) if usual else {}, where)
         if with_labels:
             dataset._labels.settle(options.get("positive"), classes)
         return dataset
@@ -213,10 +222,10 @@ def _open(
         raise
 
 
-def part_for_testing(spec: Mapping[str, Any]) -> str:
+def part_to_predict(spec: Mapping[str, Any]) -> str:
     """The part of a store to predict where none is named: test, or else train."""
-    with damage_named(str(spec["path"])):
-        place = open_place(spec["path"])
+    with wrap_read_errors(str(spec["path"])):
+        place = open_group(spec["path"])
         try:
             return "test" if "test" in place else "train"
         finally:

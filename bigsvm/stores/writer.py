@@ -15,14 +15,14 @@ import numpy as np
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes, classes_to_json, codes_of
 from bigsvm.core.scaling import Scaling
-from bigsvm.files.durable import publish_folder
-from bigsvm.files.hidden_folder import UNFINISHED, bring_back_replaced, hidden_folder
-from bigsvm.stores.fingerprint import begin_fingerprint
-from bigsvm.stores.labels import MANY_CLASSES, VERSION
-from bigsvm.stores.place import SEAL, seal
-from bigsvm.stores.rows import CHUNK_BYTES, rows_of_about
+from bigsvm.core.weights import weights_digest
+from bigsvm.files.atomic import publish
+from bigsvm.files.staging import PARTIAL, restore_replaced, staging_dir
+from bigsvm.stores.fingerprint import new_fingerprint
+from bigsvm.stores.group import CHECKSUM_KEY, attributes_checksum
+from bigsvm.stores.labels import FORMAT_KEY, MULTICLASS_FORMAT
+from bigsvm.stores.rows import CHUNK_BYTES, rows_that_fit
 from bigsvm.stores.store import WEIGHT, WEIGHT_DIGEST
-from bigsvm.training.weights import digest_of
 
 HDF5_SUFFIXES = (".h5", ".hdf5")
 SUFFIXES = (".zarr", *HDF5_SUFFIXES)
@@ -30,7 +30,7 @@ COMPRESSIONS = ("zstd", "none")
 
 
 @dataclass(frozen=True)
-class About:
+class StoreMetadata:
     """What a store tells about its data besides the data."""
 
     classes: Classes
@@ -43,7 +43,7 @@ class About:
     def attributes(self) -> dict[str, Any]:
         """As a group of the store has them."""
         # Where there are two classes, stores are what they have been from the start.
-        version = {VERSION: MANY_CLASSES} if len(self.classes) > 2 else {}
+        version = {FORMAT_KEY: MULTICLASS_FORMAT} if len(self.classes) > 2 else {}
         return version | {
             **classes_to_json(self.classes),
             "scaling": self.scaling.to_json() if self.scaling else None,
@@ -83,7 +83,7 @@ class StoreWriter:
         path: Path,
         rows: Mapping[str, int],
         d: int,
-        about: About,
+        about: StoreMetadata,
         *,
         chunk_rows: int | None = None,
         compression: str | None = None,
@@ -95,14 +95,14 @@ class StoreWriter:
         self._rows = dict(rows)
         self._d = d
         self._about = about
-        self._chunk_rows = chunk_rows or rows_of_about(CHUNK_BYTES, d)
+        self._chunk_rows = chunk_rows or rows_that_fit(CHUNK_BYTES, d)
         self._overwrite = overwrite
         self._compressed = check_target(path, compression, overwrite)
         self._cleanup = ExitStack()
         self._parts: dict[str, _Part] = {}
 
     def __enter__(self) -> StoreWriter:
-        self._folder = self._cleanup.enter_context(hidden_folder(self.path, UNFINISHED))
+        self._folder = self._cleanup.enter_context(staging_dir(self.path, PARTIAL))
         self._unfinished = self._folder / self.path.name
         try:
             self._create()
@@ -191,7 +191,7 @@ class StoreWriter:
     def _publish(self) -> None:
         if self.path.exists() and not self._overwrite:
             raise UserError(f"{self.path}: another process has made it in the meantime")
-        publish_folder(self._unfinished, self.path)
+        publish(self._unfinished, self.path)
 
 
 class _Part:
@@ -208,7 +208,7 @@ class _Part:
         self._filled = 0
         self._written = 0
         self._codes = np.empty(self._n, dtype=y.dtype)
-        self._digest = begin_fingerprint(self._n, d)
+        self._digest = new_fingerprint(self._n, d)
 
     def append(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
         begin = self._written + self._filled
@@ -243,9 +243,11 @@ class _Part:
         self._digest.update(self._codes)
         if self._weight is not None:
             self._weight[:] = self._weights
-            self._group.attrs[WEIGHT_DIGEST] = digest_of(self._weights)
+            self._group.attrs[WEIGHT_DIGEST] = weights_digest(self._weights)
         about = self._about | {"fingerprint": self._digest.hexdigest()}
-        self._group.attrs.update({"fingerprint": about["fingerprint"], SEAL: seal(about)})
+        self._group.attrs.update(
+            {"fingerprint": about["fingerprint"], CHECKSUM_KEY: attributes_checksum(about)}
+        )
 
 
 def check_target(path: Path, compression: str | None, overwrite: bool) -> bool:
@@ -259,7 +261,7 @@ def check_target(path: Path, compression: str | None, overwrite: bool) -> bool:
         raise UserError(f"{path}: HDF5 has no zstd; leave out the compression or write a .zarr")
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; create it first")
-    bring_back_replaced(path)
+    restore_replaced(path)
     if path.exists():
         if not overwrite:
             raise UserError(f"{path}: exists already; --overwrite replaces it")

@@ -2,23 +2,13 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-Progress = Callable[[str, int, int | None], None]  # (what is being done, done, in all if known)
+from bigsvm.core.messages import format_duration
+from bigsvm.core.progress import Progress
 
 SECONDS_BETWEEN_LINES = 10.0
-
-
-def format_duration(seconds: float) -> str:
-    """Like 45 s, 12 min, 3.2 h."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def silent(what: str, done: int, total: int | None) -> None:
-    """Show nothing."""
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from bigsvm.core.labels import classes_to_json, sums_of
 from bigsvm.core.threads import available_threads
 from bigsvm.core.version import ARITHMETIC
 from bigsvm.kernels import Kernel, warm_up
-from bigsvm.preparation.data_sets import as_seen_from_anywhere, with_absolute_paths
+from bigsvm.preparation.data_sets import absolute_spec, with_absolute_paths
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
@@ -203,7 +203,7 @@ def _backend(
     from bigsvm.backends.dask import DaskBackend
 
     assert config.data.train is not None
-    store = as_seen_from_anywhere(config.data.train)
+    store = absolute_spec(config.data.train)
     backend = DaskBackend(
         dataset, store, kernel, cluster, solver.memory_limit, sums, memory.rows_at_once
     )

@@ -8,13 +8,13 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.files.durable import sweep
-from bigsvm.files.sealed import read_sealed, write_sealed
+from bigsvm.core.weights import WEIGHT_RANGE, valid_weights
+from bigsvm.files.atomic import remove_stale_temporaries
+from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import EXCLUDED, SUPPORT, UNSEEN, State, pieces
-from bigsvm.training.weights import WEIGHTS_ARE, usable
 
 KIND = "bigsvm checkpoint "
 FORMAT = KIND + "3"
@@ -76,7 +76,7 @@ class Checkpoints:
                 for key, values in _arrays(of_class).items()
             }
         path = self._folder / f"checkpoint-{state.iteration:010d}.safetensors"
-        write_sealed(path, arrays, about)
+        write_tensors(path, arrays, about)
         # One from further on can only be a damaged one that was passed over.
         paths = self._paths()
         newest = paths.index(path) + 1
@@ -87,7 +87,7 @@ class Checkpoints:
         """The newest checkpoint that is whole; damaged ones are named, and passed over."""
         if not self._folder.is_dir():
             return None
-        sweep(self._folder)
+        remove_stale_temporaries(self._folder)
         paths = self._paths()
         for path in reversed(paths):
             try:
@@ -156,7 +156,7 @@ def _short(value: Any) -> str:
 
 
 def _read(path: Path) -> Checkpoint:
-    arrays, about = read_sealed(path)
+    arrays, about = read_tensors(path)
     found = str(about.get("format"))
     if found not in (FORMAT, MANY_CLASSES):
         if found.startswith(KIND):
@@ -221,8 +221,8 @@ def _mistake(state: State) -> str | None:
             return "a role is none"
         if (alpha[role != SUPPORT] != 0).any():
             return "a coefficient is that of no support vector"
-        if state.margin is not None and not usable(state.margin[some]).all():
-            return WEIGHTS_ARE
+        if state.margin is not None and not valid_weights(state.margin[some]).all():
+            return WEIGHT_RANGE
         total += float(alpha.sum())
     # Rounding alone never comes to this, however many the steps.
     return None if abs(total - 1) < 1e-3 else f"the coefficients sum to {total:g}, not to 1"

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from bigsvm.core.messages import format_duration
 from bigsvm.core.stop_rule import StopRule
-from bigsvm.terminal.progress import format_duration
 
 SECONDS_BETWEEN_LINES = 5.0
 

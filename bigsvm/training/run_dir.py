@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bigsvm.core.errors import DISK_FULL, UserError
-from bigsvm.files.durable import open_no_symlink, sweep, written_whole
+from bigsvm.files.atomic import atomic_write, open_no_symlink, remove_stale_temporaries
 
 SECONDS_OF_A_LOOK = 0.5
 
@@ -61,10 +61,10 @@ class RunDir:
                 )
             if not os.access(self.path, os.W_OK):
                 raise UserError(f"{self.path}: the run directory cannot be written")
-            sweep(self.path)
+            remove_stale_temporaries(self.path)
             for folder in self.folders:
                 folder.mkdir(exist_ok=True)
-                sweep(folder)
+                remove_stale_temporaries(folder)
             yield
         except UserError:
             for folder in new:  # a mistake leaves nothing behind, not even an empty folder
@@ -115,7 +115,7 @@ class RunDir:
 
     def write_text(self, path: Path, text: str) -> None:
         """Replace a small file."""
-        with written_whole(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.write_text(text)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
@@ -133,7 +133,7 @@ class RunDir:
             return
         with (
             self.metrics.open(errors="replace") as old,
-            written_whole(self.metrics) as temporary,
+            atomic_write(self.metrics) as temporary,
             temporary.open("w") as new,
         ):
             for line in old:

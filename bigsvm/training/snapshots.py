@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.backends.gathered import Gathered
-from bigsvm.files.sealed import InPieces
+from bigsvm.backends.products import GatheredRows
+from bigsvm.core.arrays import RowChunks
 from bigsvm.models.model import Intercept, Model, write_model
 
 if TYPE_CHECKING:
@@ -68,20 +68,20 @@ class SnapshotWriter:
             _shift(problem.intercept * coef.sum(axis=-1)),
         )
         step = max(1, _PIECE_BYTES // (4 * self._backend.d))
-        rows: InPieces = Gathered(self._backend, support, step, self._dataset.chunk_rows)
+        rows: RowChunks = GatheredRows(self._backend, support, step, self._dataset.chunk_rows)
         write_model(model, _Checked(rows, self._dataset, support) if is_last else rows, path)
 
 
 class _Checked:
     """Rows that are looked at once more before their file gets its name."""
 
-    def __init__(self, rows: InPieces, dataset: Dataset, index: np.ndarray) -> None:
+    def __init__(self, rows: RowChunks, dataset: Dataset, index: np.ndarray) -> None:
         self.shape, self.dtype = rows.shape, rows.dtype
         self._rows, self._dataset, self._index = rows, dataset, index
 
     def __iter__(self) -> Iterator[np.ndarray]:
         yield from self._rows
-        self._dataset.check_again(self._index)
+        self._dataset.verify_unchanged(self._index)
 
 
 def _shift(total: np.ndarray) -> Intercept:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +11,13 @@ import numpy as np
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes, Label, same, seen
+from bigsvm.core.weights import WEIGHT_RANGE, valid_weights, weights_digest
 
 if TYPE_CHECKING:
     from bigsvm.config import ModelConfig
     from bigsvm.stores.store import Dataset
 
 FILES = (".npy", ".txt")  # any other name is that of an array in the store
-# A weight enters squared: beyond these its pattern's numbers would leave those of the others.
-_SMALLEST, _LARGEST = 1e-20, 1e20
-WEIGHTS_ARE = f"a weight is 0, or from {_SMALLEST:g} to {_LARGEST:g}"
 
 
 @dataclass(frozen=True)
@@ -58,8 +55,8 @@ def read_weights(model: ModelConfig, dataset: Dataset) -> Weights:
             C *= class_factors(model.class_weight, counts, dataset.classes)[place]
     check_all_classes(C, margin, labels, dataset.classes)
     identity = {
-        "weights": None if margin is None else digest_of(margin),
-        "sample_weight": None if sample is None else digest_of(sample),
+        "weights": None if margin is None else weights_digest(margin),
+        "sample_weight": None if sample is None else weights_digest(sample),
         "class_weight": model.class_weight,
     }
     return Weights(C, margin, identity)
@@ -98,11 +95,6 @@ def bytes_a_pattern(model: ModelConfig) -> int:
     return 3 * 8 if any(what is not None for what in given) else 0
 
 
-def usable(values: np.ndarray) -> np.ndarray:
-    """Which of the numbers can be weights."""
-    return (values == 0) | ((values >= _SMALLEST) & (values <= _LARGEST))
-
-
 def checked(values: np.ndarray, where: str) -> np.ndarray:
     """Weights as float64, all of them 0 or more and some above; else a UserError that says which.
 
@@ -113,11 +105,11 @@ def checked(values: np.ndarray, where: str) -> np.ndarray:
         Names them in messages.
     """
     values = np.asarray(values, np.float64).reshape(-1)
-    fits = usable(values)
+    fits = valid_weights(values)
     if not fits.all():
         row = int(np.argmin(fits))
         raise UserError(
-            f"{where}: the weight of row {row} (counted from 0) is {values[row]:g}; {WEIGHTS_ARE}"
+            f"{where}: the weight of row {row} (counted from 0) is {values[row]:g}; {WEIGHT_RANGE}"
         )
     if not values.any():
         raise UserError(f"{where}: all weights are 0; some pattern must have one above 0")
@@ -174,10 +166,10 @@ def _from_text(path: Path, where: str) -> np.ndarray:
     parts = []
     for batch in reader.batches():
         parts.append(batch.x[:, 0])
-        if not (fits := usable(parts[-1])).all():
+        if not (fits := valid_weights(parts[-1])).all():
             row = int(np.argmin(fits))
             raise UserError(
-                f"{where}, {batch.place(row)}: the weight is {parts[-1][row]:g}; {WEIGHTS_ARE}"
+                f"{where}, {batch.location(row)}: the weight is {parts[-1][row]:g}; {WEIGHT_RANGE}"
             )
     return np.concatenate(parts)
 
@@ -196,8 +188,3 @@ def check_all_classes(
             raise UserError(
                 f"all rows of class {label!r} have the weight 0; every class needs some above"
             )
-
-
-def digest_of(values: np.ndarray) -> str:
-    """What tells these weights from others."""
-    return hashlib.sha256(values.data).hexdigest()[:16]

@@ -9,13 +9,14 @@ from bigsvm.config import Config
 from bigsvm.config.tune_options import SIGMA, TuneOptions
 from bigsvm.core.errors import UserError
 from bigsvm.core.version import ARITHMETIC
+from bigsvm.core.weights import weights_digest
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.nodes import WORTH_THREADS
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset
 from bigsvm.training.build import initial_pattern
 from bigsvm.training.memory import check_chunk_size, resident_set
-from bigsvm.training.weights import check_all_classes, class_factors, digest_of, read_sample_weight
+from bigsvm.training.weights import check_all_classes, class_factors, read_sample_weight
 from bigsvm.tuning.cross_validation import FoldTask, Grid, Split
 from bigsvm.tuning.folds import stratified_folds, stratified_sample
 
@@ -97,7 +98,7 @@ def build_tuning(config: Config, dataset: Dataset) -> Tuning:
         "initial": solver.initial if solver.initial != "random" else f"random {solver.seed}",
         "arithmetic": ARITHMETIC,
         "intercept": model.intercept or None,
-        "sample_weight": None if sample_weight is None else digest_of(sample_weight),
+        "sample_weight": None if sample_weight is None else weights_digest(sample_weight),
         "class_weight": model.class_weight,
     }
     tasks = [

@@ -29,7 +29,7 @@ class TuningJob:
     store : str or dict
         The data set, as `open_dataset` takes it.
     seen : dict
-        What the driver saw of it; see `worker.look`.
+        What the driver saw of it; see `worker.probe`.
     index : (n,) int64
         The patterns taken part of it.
     """
@@ -53,8 +53,8 @@ def validate_on_cluster(
     interrupted: Callable[[], bool],
 ) -> Generator[tuple[FoldTask, FoldResult], None, None]:
     """Yield the tasks, a round of one for each thread of the workers after the other."""
-    seen = worker.look(store)
-    cluster.examine(lambda theirs: worker.difference(theirs, seen, store), worker.look, store)
+    seen = worker.probe(store)
+    cluster.examine(lambda theirs: worker.mismatch(theirs, seen, store), worker.probe, store)
     job = TuningJob(key, store, seen, index, split, grid)
     while tasks and not interrupted():
         workers = cluster.workers()
@@ -79,7 +79,7 @@ def validate(job: TuningJob, task: FoldTask, thread_count: int) -> FoldResult:
     with _one_at_a_time:
         if _kept.get("key") != job.key:
             _kept.clear()
-            if reason := worker.difference(worker.look(job.store), job.seen, job.store):
+            if reason := worker.mismatch(worker.probe(job.store), job.seen, job.store):
                 raise worker.UnfitWorker(reason)
             with open_dataset(job.store, with_labels=False) as dataset:
                 _kept.update(key=job.key, rows=dataset.gather(job.index))

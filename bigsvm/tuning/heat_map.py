@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsvm.files.durable import written_whole
+from bigsvm.files.atomic import atomic_write
 from bigsvm.tuning.table import Point
 
 # A cell further below the best than this is as dark as can be: what matters lies near the top.
@@ -67,7 +67,7 @@ def plot_heat_map(path: Path, points: Sequence[Point], best: Point, metric: str)
         label=f"{name.capitalize()} (%)",
         extend="min" if scores.min() < low else "neither",
     )
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=160)
 
 

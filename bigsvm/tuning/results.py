@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.files.sealed import read_sealed, write_sealed
+from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.training.checkpoint import check_same_run
 from bigsvm.tuning.cross_validation import COUNTS, FoldResult, FoldTask
 
@@ -34,14 +34,14 @@ class ResultStore:
 
     def save(self, task: FoldTask, result: FoldResult) -> None:
         """Write a task, whole or not at all."""
-        write_sealed(self._path(task), result, {"format": FORMAT, "identity": self._identity})
+        write_tensors(self._path(task), result, {"format": FORMAT, "identity": self._identity})
 
     def load(self, tasks: list[FoldTask]) -> dict[FoldTask, FoldResult]:
         """Those of the tasks that are there; damaged ones are named, and left to be done again."""
         found = {}
         for path in sorted(self._folder.glob("*.safetensors")):
             try:
-                result, about = read_sealed(path)
+                result, about = read_tensors(path)
                 if about.get("format") != FORMAT or set(result) != set(COUNTS):
                     raise UserError(f"{path}: is {about.get('format')!r}, not {FORMAT!r}")
             except UserError as damage:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsvm.files.durable import written_whole
+from bigsvm.files.atomic import atomic_write
 from bigsvm.solvers.whole_matrix import CONVERGED
 from bigsvm.tuning.cross_validation import FoldResult, FoldTask, Grid, Split
 
@@ -114,7 +114,7 @@ def ranked(points: Sequence[Point], metric: str) -> list[Point]:
 
 def write_table(path: Path, points: Sequence[Point]) -> None:
     """Write tune.csv."""
-    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
+    with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(point.row for point in points)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bigsvm import cli, kernels, train
-from bigsvm.backends import local, sums
+from bigsvm.backends import local, products
 from bigsvm.solvers import block, column_cache, hot_columns, hot_steps
 from bigsvm.training.checkpoint import Checkpoints
 from bigsvm.training.loop import Training
@@ -83,7 +83,7 @@ def main() -> int:
         return wrapper
 
     kernels.columns = counted(kernels.columns, "hot columns")
-    sums.products = counted(sums.products, "passes")
+    products.products = counted(products.products, "passes")
     clock = Clock()
     for owner, name, part in PARTS:
         setattr(owner, name, clock.timed(getattr(owner, name), part))

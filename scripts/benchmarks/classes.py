@@ -17,11 +17,11 @@ from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
 from bigsvm.backends.in_memory import InMemoryBackend
+from bigsvm.core.arrays import RowChunks
 from bigsvm.core.labels import signs_of
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.estimator.fit import FitOptions, fit_binary
 from bigsvm.estimator.fit_classes import fit_classes
-from bigsvm.files.sealed import InPieces
 from bigsvm.kernels import Kernel, block_of, products
 
 
@@ -34,7 +34,7 @@ class Counting(InMemoryBackend):
         self.values += len(rows) * self.n
         super().columns(rows, out, slots)
 
-    def matvec(self, rows: np.ndarray | InPieces, coef: np.ndarray) -> np.ndarray:
+    def matvec(self, rows: np.ndarray | RowChunks, coef: np.ndarray) -> np.ndarray:
         self.values += rows.shape[0] * self.n
         return super().matvec(rows, coef)
 

@@ -26,7 +26,7 @@ import yaml
 from bigsvm.backends import Backend
 from bigsvm.backends.dask import DaskBackend
 from bigsvm.backends.local import LocalBackend
-from bigsvm.cluster.start import connected
+from bigsvm.cluster.start import connect
 from bigsvm.config import ClusterConfig, PrepareOptions
 from bigsvm.kernels import Kernel
 from bigsvm.prepare import prepare
@@ -71,7 +71,7 @@ def passes(store: Path, small: Path, options: argparse.Namespace) -> None:
         here = one_pass(local, options.moved)
         for count in (1, 2):
             config = ClusterConfig(kind="local", workers=count)
-            with connected(config, print, lambda: False) as cluster:
+            with connect(config, print, lambda: False) as cluster:
                 assert cluster is not None
                 tiny = DaskBackend(few, str(small.absolute()), kernel, cluster, MEMORY)
                 empty = best_in_turns({"empty": one_pass(tiny, 6)}, 10 * options.passes)["empty"]
@@ -81,7 +81,7 @@ def passes(store: Path, small: Path, options: argparse.Namespace) -> None:
             print(
                 f"pass with {options.moved:,} rows: 2 threads {1e3 * best['threads']:.0f} ms, "
                 f"{count} worker{'s' * (count > 1)} {1e3 * best['workers']:.0f} ms, "
-                f"{1e3 * (full.overhead_a_pass or 0):.0f} ms of it without computing; "
+                f"{1e3 * (full.overhead_per_pass or 0):.0f} ms of it without computing; "
                 f"empty pass {1e3 * empty:.1f} ms"
             )
     print(f"efficiency of a pass: {100 * best['threads'] / best['workers']:.0f} %", flush=True)

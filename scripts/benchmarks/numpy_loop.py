@@ -14,7 +14,7 @@ from bigsvm.backends.local import LocalBackend
 from bigsvm.config import DataConfig, PrepareOptions
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel
-from bigsvm.preparation.data_sets import located
+from bigsvm.preparation.data_sets import resolve_data
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=500, help="of the plain loop")
     parser.add_argument("--memory", type=float, default=4.0, help="GiB for columns")
     options = parser.parse_args()
-    data = located(DataConfig(source="miniboone", prepare=OPTIONS))
+    data = resolve_data(DataConfig(source="miniboone", prepare=OPTIONS))
     with open_dataset(str(data.train)) as dataset:
         x, y = dataset.read(0, dataset.n), dataset.labels()
         kernel = Kernel("rbf", 1 / 72)

@@ -59,7 +59,7 @@ def store_path(folder: Path, rows: int, form: str) -> Path:
 
 def make_stores(folder: Path, rows: int, forms: list[str]) -> None:
     """Write the stores that are not there yet, all from one stream of rows."""
-    from bigsvm.stores.writer import About, StoreWriter
+    from bigsvm.stores.writer import StoreMetadata, StoreWriter
 
     missing = [form for form in forms if not store_path(folder, rows, form).exists()]
     needed = len(missing) * rows * (4 * FEATURES + 1)
@@ -76,7 +76,7 @@ def make_stores(folder: Path, rows: int, forms: list[str]) -> None:
                     store_path(folder, rows, form),
                     {"train": rows},
                     FEATURES,
-                    About((0, 1), source="bench_outofcore"),
+                    StoreMetadata((0, 1), source="bench_outofcore"),
                     compression=FORMATS[form][1],
                 )
             )

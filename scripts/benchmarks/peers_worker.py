@@ -38,16 +38,16 @@ def write_data(work: dict[str, Any]) -> dict[str, Any]:
     Scaling is fitted by `prepare`, on the training part only.
     """
     from bigsvm.config import DataConfig
-    from bigsvm.preparation.data_sets import as_spec, located
+    from bigsvm.preparation.data_sets import dataset_spec, resolve_data
     from bigsvm.stores.store import open_dataset
 
     folder = Path(work["folder"])
     folder.mkdir(parents=True, exist_ok=True)
-    data = located(DataConfig(source=work["data"], prepare=work["prepare"]))
+    data = resolve_data(DataConfig(source=work["data"], prepare=work["prepare"]))
     assert data.train is not None and data.test is not None
     sizes = {}
     for part, spec in (("train", data.train), ("test", data.test)):
-        with open_dataset(as_spec(spec), part) as dataset:
+        with open_dataset(dataset_spec(spec), part) as dataset:
             order = np.random.default_rng(0).permutation(dataset.n)
             x, y = dataset.read(0, dataset.n)[order], dataset.labels()[order]
         np.save(folder / f"{part}_x.npy", x)

@@ -16,7 +16,7 @@ import numpy as np
 import yaml
 
 from bigsvm import evaluate, train
-from bigsvm.preparation.sources import locate
+from bigsvm.preparation.sources import locate_files
 from bigsvm.readers import ReadOptions, open_reader
 from scripts.paper.partitions import Rows, sample
 from scripts.paper.published import ALGORITHMS, MODELS, sizes
@@ -120,7 +120,7 @@ def evolution(
 
 def run(tasks: TaskCache, out: Path) -> Section:
     """The figure: test accuracy and support vectors over the iterations."""
-    file = str(tasks.miniboone or locate(NAME)[0])
+    file = str(tasks.miniboone or locate_files(NAME)[0])
     folder = tasks.folder / "miniboone-runs"
     folder.mkdir(parents=True, exist_ok=True)
     html, lines = "", []

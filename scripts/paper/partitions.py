@@ -7,7 +7,7 @@ import numpy as np
 
 from bigsvm.core.labels import choose_classes, distinct, to_codes
 from bigsvm.core.scaling import ScalingFit
-from bigsvm.preparation.sources import SOURCES, locate
+from bigsvm.preparation.sources import SOURCES, locate_files
 from bigsvm.readers import ReadOptions, open_reader
 from bigsvm.tuning.folds import stratified_folds, stratified_sample
 from scripts.paper.published import SMALL, sizes
@@ -37,7 +37,7 @@ def files(name: str) -> tuple[Rows, ...]:
     """The rows of a named set as they are: (train,) or (train, test), in float64."""
     source = SOURCES[name]
     found = []
-    for path in locate(name):
+    for path in locate_files(name):
         reader = open_reader(path, ReadOptions(format=source.format))
         batches = list(reader.batches())
         labels = np.concatenate([batch.y for batch in batches])

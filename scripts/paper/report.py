@@ -7,7 +7,7 @@ from html import escape
 from math import sqrt
 from pathlib import Path
 
-from bigsvm.files.durable import written_whole
+from bigsvm.files.atomic import atomic_write
 from scripts.paper.published import Cell
 
 # Two means of ten repetitions each differ by chance this far in one case of twenty (Welch's t).
@@ -121,5 +121,5 @@ def write_page(path: Path, sections: Sequence[Section], preface: str) -> None:
         f"<h1>The paper's experiments, with bigsvm</h1>\n{preface}{LEGEND}<ol>{contents}</ol>\n"
         f"{body}</body></html>\n"
     )
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(html)

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from bigsvm.files.durable import written_whole
+from bigsvm.files.atomic import atomic_write
 from bigsvm.models.plots import COLOURS, LINES, MARKERS
 
 # Each model has its colour, its marker, its line and its hatching in every picture.
@@ -73,6 +73,6 @@ def legend(figure: Figure, axes: Axes) -> None:
 def save(figure: Figure, path: Path) -> Path:
     """Write the picture as PNG, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150)
     return path

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from bigsvm.core.errors import UserError
-from bigsvm.files.durable import sweep, written_whole
+from bigsvm.files.atomic import atomic_write, remove_stale_temporaries
 
 Arguments = dict[str, Any]
 Results = dict[str, Any]
@@ -81,7 +81,7 @@ class TaskCache:
         """
         folder = self.folder / task
         folder.mkdir(parents=True, exist_ok=True)
-        sweep(folder)
+        remove_stale_temporaries(folder)
         results = {name: _finished(folder, name, units[name]) for name in units}
         missing = [name for name in units if results[name] is None]
         missing.sort(key=lambda name: -cost(units[name]))
@@ -122,7 +122,7 @@ def _compute(folder: Path, name: str, function: Callable[..., Any], arguments: A
     began = time.process_time()
     kept = {"arguments": _as_json(arguments), "result": function(**arguments)}
     kept["seconds"] = round(time.process_time() - began, 2)
-    with written_whole(folder / f"{name}.json") as temporary:
+    with atomic_write(folder / f"{name}.json") as temporary:
         temporary.write_text(json.dumps(kept))
     return kept
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.config import PrepareOptions
-from bigsvm.files.durable import written_whole
+from bigsvm.files.atomic import atomic_write
 from bigsvm.prepare import prepare
 from scripts import python_path
 
@@ -167,7 +167,7 @@ def draw(path: Path, rows: np.ndarray, title: str) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     above.axvline(WARM_UP * minutes[-1], color="0.6", linewidth=0.8, linestyle="--")
     above.set_title(title, fontsize=9)
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=110)
 
 

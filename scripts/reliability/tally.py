@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bigsvm.files.durable import written_whole
+from bigsvm.files.atomic import atomic_write
 from scripts.reliability.trial import KINDS, Trial
 
 
@@ -39,7 +39,7 @@ class Tally:
                     *map(": ".join, self.deviations[-len(trial.deviations) :]), sep="\n", flush=True
                 )
             if self._file:
-                with written_whole(self._file) as temporary:
+                with atomic_write(self._file) as temporary:
                     temporary.write_text(json.dumps(self._content()))
 
     def _content(self) -> dict[str, Any]:

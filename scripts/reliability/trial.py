@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bigsvm.core.errors import UserError
-from bigsvm.files.sealed import read_sealed
+from bigsvm.files.checked_tensors import read_tensors
 from scripts.reliability.clusters import Cluster, LocalWorkers
 from scripts.reliability.fork_server import ForkedProcess, ForkServer
 
@@ -317,12 +317,12 @@ def iteration_of(checkpoints: list[Path]) -> int:
 
 def iteration_of_model(path: Path) -> int:
     """That of a model; -1 where there is none."""
-    return int(read_sealed(path)[1]["about"]["iteration"]) if path.exists() else -1
+    return int(read_tensors(path)[1]["about"]["iteration"]) if path.exists() else -1
 
 
 def is_whole(checkpoint: Path) -> bool:
     try:
-        read_sealed(checkpoint)
+        read_tensors(checkpoint)
     except (UserError, OSError):
         return False
     return True

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bigsvm.core.errors import DISK_FULL, BeingWritten, UserError
-from bigsvm.files.durable import REPLACED
+from bigsvm.files.atomic import REPLACED
 
-UNFINISHED = "partial"  # the purpose of the folder that something whole comes from
+PARTIAL = "partial"  # the purpose of the folder that something whole comes from
 
 
 @contextmanager
-def hidden_folder(beside: Path, purpose: str) -> Iterator[Path]:
+def staging_dir(beside: Path, purpose: str) -> Iterator[Path]:
     """Yield an empty folder `.NAME.PURPOSE` beside `beside`; it is removed at the end.
 
     A lock on the folder, which the system drops when its process dies, tells the leftovers of a
@@ -29,10 +29,10 @@ def hidden_folder(beside: Path, purpose: str) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def bring_back_replaced(path: Path) -> None:
+def restore_replaced(path: Path) -> None:
     """Give its name back to what was being replaced when the process, or the power, went."""
-    if not path.exists() and (path.with_name(f".{path.name}.{UNFINISHED}") / REPLACED).exists():
-        with hidden_folder(path, UNFINISHED):
+    if not path.exists() and (path.with_name(f".{path.name}.{PARTIAL}") / REPLACED).exists():
+        with staging_dir(path, PARTIAL):
             pass  # finding the leftovers of another is what brings it back
 
 

@@ -10,26 +10,26 @@ _CONTAINER_AT_ACCOUNT = ("abfs", "abfss", "wasb", "wasbs")
 _SECRET = re.compile("(sig|signature|token|key|secret|password|credential)[^=&]*=", re.IGNORECASE)
 
 
-def is_address(text: str) -> bool:
+def is_url(text: str) -> bool:
     """Whether `text` is an address for fsspec rather than a path."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]*:(//|:)", text) is not None
 
 
-def plain_path(text: str) -> str:
+def strip_file_scheme(text: str) -> str:
     """A file:// address as the path it names; anything else as it is."""
     match = re.match(r"(?:file|local)://(/.*)", text, re.IGNORECASE)
     return match[1] if match else text
 
 
-def path_or_address(text: str) -> Path | str:
+def path_or_url(text: str) -> Path | str:
     """An argument of a command: a path, or the address it is (which a Path would garble)."""
-    text = plain_path(text)
-    return text if is_address(text) else Path(text)
+    text = strip_file_scheme(text)
+    return text if is_url(text) else Path(text)
 
 
-def refuse_credentials(address: str) -> None:
+def reject_credentials(address: str) -> None:
     """Refuse a password or a signature in an address: it would end up in files and messages."""
-    if not is_address(address):
+    if not is_url(address):
         return
     for part in address.split("::"):  # simplecache::https://...
         scheme, _, rest = part.partition("://")

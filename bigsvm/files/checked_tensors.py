@@ -7,33 +7,21 @@ checks the seal, so that a damaged file is noticed and named.
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from bigsvm.core.arrays import RowChunks
 from bigsvm.core.errors import UserError
-from bigsvm.files.durable import written_whole
+from bigsvm.files.atomic import atomic_write
 
 _DTYPES = {"float64": "F64", "float32": "F32", "int64": "I64", "int8": "I8"}
 
 
-class InPieces(Protocol):
-    """An array that is never there as a whole."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def dtype(self) -> np.dtype: ...
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        """Its rows, some at a time."""
-
-
-def write_sealed(
-    path: Path, arrays: Mapping[str, np.ndarray | InPieces], about: Mapping[str, Any]
+def write_tensors(
+    path: Path, arrays: Mapping[str, np.ndarray | RowChunks], about: Mapping[str, Any]
 ) -> None:
     """Write `arrays` and the JSON-able `about` to `path`, whole or not at all.
 
@@ -42,7 +30,7 @@ def write_sealed(
     arrays = {name: arrays[name] for name in sorted(arrays)}
     described = json.dumps(about, sort_keys=True)
     digest = hashlib.sha256(described.encode())
-    with written_whole(path) as temporary, temporary.open("wb") as file:
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
         file.write(_header(described, digest.hexdigest(), arrays))  # as long as the right one
         for name, array in arrays.items():
             digest.update(_title(name, array))
@@ -54,7 +42,7 @@ def write_sealed(
         file.write(_header(described, digest.hexdigest(), arrays))
 
 
-def _header(described: str, checksum: str, arrays: Mapping[str, np.ndarray | InPieces]) -> bytes:
+def _header(described: str, checksum: str, arrays: Mapping[str, np.ndarray | RowChunks]) -> bytes:
     """The beginning of a safetensors file."""
     header: dict[str, Any] = {"__metadata__": {"about": described, "checksum": checksum}}
     end = 0
@@ -68,8 +56,8 @@ def _header(described: str, checksum: str, arrays: Mapping[str, np.ndarray | InP
     return len(text).to_bytes(8, "little") + text
 
 
-def read_sealed(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read what `write_sealed` wrote; a damaged file, or one of another kind, is a UserError.
+def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read what `write_tensors` wrote; a damaged file, or one of another kind, is a UserError.
 
     A file that cannot be read just now (too many are open, the share is away) is no damaged one:
     that is an OSError.
@@ -122,5 +110,5 @@ def _checksum(described: str, arrays: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def _title(name: str, array: np.ndarray | InPieces) -> bytes:
+def _title(name: str, array: np.ndarray | RowChunks) -> bytes:
     return f"\n{name} {array.dtype.name} {array.shape}\n".encode()

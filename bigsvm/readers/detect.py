@@ -5,6 +5,7 @@ import zipfile
 from pathlib import Path
 
 from bigsvm.core.errors import UserError
+from bigsvm.core.messages import one_line
 from bigsvm.readers import Format, ReadOptions
 from bigsvm.readers.decompress import (
     BYTE_ORDER_MARK,
@@ -15,7 +16,6 @@ from bigsvm.readers.decompress import (
     open_stream,
     read_some,
 )
-from bigsvm.readers.wording import reason
 
 SAMPLE_BYTES = 65_536
 COMPRESSED = {".gz", ".bz2", ".xz", ".zip"}
@@ -30,7 +30,7 @@ _FEATURE = re.compile(r"\d+:[-+.\d]")
 _TWO_COUNTS = re.compile(r"\s*\d+\s+\d+\s*")
 
 
-def recognise(path: Path, options: ReadOptions) -> Format:
+def detect_format(path: Path, options: ReadOptions) -> Format:
     """The format of `path`: the one asked for, else found out."""
     first = magic_bytes(path)
     if options.format != "auto":
@@ -50,7 +50,7 @@ def recognise(path: Path, options: ReadOptions) -> Format:
                 suffixes = Path(data_member(path, archive).filename).suffixes
         except DAMAGE as failure:
             raise UserError(
-                f"{path}: the zip is damaged ({reason(failure)}); fetch it again"
+                f"{path}: the zip is damaged ({one_line(failure)}); fetch it again"
             ) from failure
     meaningful = [suffix for suffix in map(str.lower, suffixes) if suffix not in COMPRESSED]
     if meaningful and meaningful[-1] in BY_SUFFIX:

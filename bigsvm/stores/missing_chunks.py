@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 
-def absent_chunks(array: Any) -> tuple[int, int]:
+def missing_chunks(array: Any) -> tuple[int, int]:
     """How many chunks of an array are not there, and how many it should have.
 
     Those of a remote store are not counted: not every server lists what it has.

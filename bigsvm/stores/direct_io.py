@@ -7,6 +7,7 @@ a whole chunk takes a detour through fresh memory, which is slow to touch.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -17,14 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class Stretch(NamedTuple):
+class ChunkLocation(NamedTuple):
     """Where the rows of one chunk lie, one after the other."""
 
     file: Path | int  # an HDF5 file is held open: another may get its name meanwhile
     offset: int
 
 
-class PlainRows:
+class DirectRows:
     """Reads rows of float32 that lie uncompressed in files of this machine.
 
     Parameters
@@ -34,7 +35,9 @@ class PlainRows:
         Where the chunk of a number is; None where it is not stored.
     """
 
-    def __init__(self, d: int, chunk_rows: int, locate: Callable[[int], Stretch | None]) -> None:
+    def __init__(
+        self, d: int, chunk_rows: int, locate: Callable[[int], ChunkLocation | None]
+    ) -> None:
         self._row_bytes, self._chunk_rows = 4 * d, chunk_rows
         self._locate = lru_cache(maxsize=None)(locate)
 
@@ -94,7 +97,7 @@ def _read_whole(descriptor: int, piece: np.ndarray, place: int) -> bool:
     return True
 
 
-def plain_rows_of(x: Any) -> PlainRows | None:
+def direct_rows(x: Any) -> DirectRows | None:
     """How to read the rows of a Zarr or HDF5 array directly; None where that cannot be done."""
     if x.dtype != np.dtype("<f4"):
         return None
@@ -103,7 +106,7 @@ def plain_rows_of(x: Any) -> PlainRows | None:
     return _in_hdf5(x) if hasattr(x, "id") else None
 
 
-def _in_hdf5(x: Any) -> PlainRows | None:
+def _in_hdf5(x: Any) -> DirectRows | None:
     n, d = x.shape
     if x.file.driver != "sec2" or x.file.userblock_size or x.external or x.is_virtual:
         return None
@@ -112,18 +115,20 @@ def _in_hdf5(x: Any) -> PlainRows | None:
     file = x.file.id.get_vfd_handle()
     if x.chunks is None:
         offset = x.id.get_offset()
-        return None if offset is None else PlainRows(d, n, lambda chunk: Stretch(file, offset))
+        return (
+            None if offset is None else DirectRows(d, n, lambda chunk: ChunkLocation(file, offset))
+        )
     if x.id.get_create_plist().get_nfilters() or x.chunks[1] != d:
         return None
 
-    def locate(chunk: int) -> Stretch | None:
+    def locate(chunk: int) -> ChunkLocation | None:
         found = x.id.get_chunk_info_by_coord((chunk * x.chunks[0], 0)).byte_offset
-        return None if found is None else Stretch(file, found)
+        return None if found is None else ChunkLocation(file, found)
 
-    return PlainRows(d, x.chunks[0], locate)
+    return DirectRows(d, x.chunks[0], locate)
 
 
-def _in_zarr(x: Any) -> PlainRows | None:
+def _in_zarr(x: Any) -> DirectRows | None:
     from zarr.codecs import BytesCodec
     from zarr.storage import LocalStore
 
@@ -134,4 +139,83 @@ def _in_zarr(x: Any) -> PlainRows | None:
         return None
     folder = Path(x.store.root) / x.path
     key = x.metadata.encode_chunk_key
-    return PlainRows(d, x.chunks[0], lambda chunk: Stretch(folder / key((chunk, 0)), 0))
+    return DirectRows(d, x.chunks[0], lambda chunk: ChunkLocation(folder / key((chunk, 0)), 0))
+
+
+# The bits of a NaN that no computation gives.
+_UNTOUCHED = np.uint32(0x7FC0DEAD)
+
+Decode = Callable[[bytes | memoryview, np.ndarray], Any]
+
+
+class ZstdChunks:
+    """Reads rows of float32 that lie within one chunk.
+
+    Parameters
+    ----------
+    chunk_rows, d : int
+    locate : callable
+        The file of the chunk of a number.
+    decode : callable
+        Writes the content of a file to an array.
+    """
+
+    def __init__(
+        self, chunk_rows: int, d: int, locate: Callable[[int], Path], decode: Decode
+    ) -> None:
+        self._shape = (chunk_rows, d)
+        self._locate = locate
+        self._decode = decode
+        self._kept = threading.local()
+
+    def read(self, start: int, stop: int, space: np.ndarray | None = None) -> np.ndarray | None:
+        """Rows start to stop, in `space` where the chunk fits; None where this way is barred."""
+        chunk, first = divmod(start, self._shape[0])
+        last = first + stop - start
+        if last > self._shape[0]:
+            return None
+        try:
+            # Kept memory is for the readers of a pass, who end with it; others read now and then.
+            path = self._locate(chunk)
+            packed = path.read_bytes() if space is None else self._packed(path)
+        except FileNotFoundError:
+            return None
+        if space is None or space.shape != self._shape:
+            space = np.empty(self._shape, np.float32)
+        end = space[-1:, -1:].view(np.uint32)
+        end[:] = _UNTOUCHED
+        self._decode(packed, space)
+        if end == _UNTOUCHED:  # what stood there before must not pass for rows
+            raise ValueError(f"chunk {chunk} holds too little")
+        return space[first:last]
+
+    def _packed(self, path: Path) -> memoryview:
+        """The content of a file, in memory that is there already: fresh memory is slow."""
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if len(getattr(self._kept, "bytes", b"")) < size:
+                self._kept.bytes = bytearray(size)
+            content = memoryview(self._kept.bytes)[:size]
+            read = 0
+            while read < size and (more := file.readinto(content[read:])):
+                read += more
+        return content[:read]
+
+
+def zstd_chunks(x: Any) -> ZstdChunks | None:
+    """How to read a Zarr array this way; None where it is stored in another way."""
+    if not hasattr(x, "metadata"):
+        return None  # it is none of Zarr's
+    from numcodecs.zstd import decompress
+    from zarr.codecs import BytesCodec, ZstdCodec
+    from zarr.storage import LocalStore
+
+    if x.metadata.zarr_format != 3 or not isinstance(x.store, LocalStore):
+        return None
+    to_bytes, *compressors = x.metadata.codecs
+    if x.dtype != np.dtype("<f4") or x.chunks[1] != x.shape[1]:
+        return None
+    if to_bytes != BytesCodec(endian="little") or [*map(type, compressors)] != [ZstdCodec]:
+        return None
+    folder, key = Path(x.store.root) / x.path, x.metadata.encode_chunk_key
+    return ZstdChunks(x.chunks[0], x.shape[1], lambda chunk: folder / key((chunk, 0)), decompress)

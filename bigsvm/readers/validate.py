@@ -6,7 +6,7 @@ import numpy as np
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import text_of
-from bigsvm.readers.wording import shown
+from bigsvm.core.messages import quoted
 
 
 def finite_rows(path: Path, x: np.ndarray, first_row: int, names: list[str] | None) -> np.ndarray:
@@ -16,14 +16,14 @@ def finite_rows(path: Path, x: np.ndarray, first_row: int, names: list[str] | No
     if np.isfinite(rows).all():
         return rows
     row, column = np.argwhere(~np.isfinite(rows))[0]
-    where = f"feature {column + 1}" + (f" ({shown(names[column])})" if names else "")
+    where = f"feature {column + 1}" + (f" ({quoted(names[column])})" if names else "")
     raise UserError(
         f"{path}, row {first_row + row}, {where}: the value is {rows[row, column]}; "
         "remove or replace such values"
     )
 
 
-def clean_labels(path: Path, y: np.ndarray, first_row: int) -> np.ndarray:
+def checked_labels(path: Path, y: np.ndarray, first_row: int) -> np.ndarray:
     """Labels as numbers or text; a UserError names the row of a missing one."""
     if y.dtype.kind in "biu":
         return y  # as they are: float64 would have some of 64 bits coincide
@@ -33,7 +33,7 @@ def clean_labels(path: Path, y: np.ndarray, first_row: int) -> np.ndarray:
     elif y.dtype.kind == "U":
         bad = np.flatnonzero(y == "")
     elif y.dtype.kind == "S":
-        return clean_labels(path, np.array([text_of(label) for label in y.tolist()]), first_row)
+        return checked_labels(path, np.array([text_of(label) for label in y.tolist()]), first_row)
     else:
         raise UserError(f"{path}: labels of type {y.dtype} cannot be used; numbers or text can")
     if len(bad):

@@ -15,17 +15,18 @@ from typing import Any
 
 from bigsvm.core.errors import Unreachable, UserError
 from bigsvm.core.labels import REST_IS_A_LABEL
-from bigsvm.stores.addresses import is_address, plain_path
-from bigsvm.stores.allowed import check_codecs
-from bigsvm.stores.external import refuse_external_links, refuse_other_files, refuse_symlinks
+from bigsvm.core.messages import one_line
+from bigsvm.core.urls import is_url, strip_file_scheme
+from bigsvm.stores.codecs import check_codecs
+from bigsvm.stores.external import reject_external_links, reject_external_storage, reject_symlinks
 
-SEAL = "bigsvm_seal"
+CHECKSUM_KEY = "bigsvm_seal"
 _OF_THE_MACHINE = (errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-SEALED = ("classes", "feature_names", "fingerprint", "parts", "prepare", "scaling", "source")
+CHECKSUMMED = ("classes", "feature_names", "fingerprint", "parts", "prepare", "scaling", "source")
 
 
 @dataclass(frozen=True)
-class Place:
+class StoreGroup:
     """A group inside a Zarr or HDF5 store, opened for reading."""
 
     group: Any  # h5py.Group or zarr.Group: both have keys(), [name] and attrs
@@ -40,13 +41,13 @@ class Place:
 
     def __contains__(self, name: str) -> bool:
         if not self.is_zarr:
-            refuse_external_links(self.group, name, self.path)
+            reject_external_links(self.group, name, self.path)
         return name in self.group
 
     def __getitem__(self, name: str) -> Any:
         """The group or array `name`; KeyError where there is none."""
         if not self.is_zarr:
-            refuse_external_links(self.group, name, self.path)
+            reject_external_links(self.group, name, self.path)
         return self.group[name]
 
     def names(self) -> list[str]:
@@ -61,14 +62,14 @@ class Place:
             folders = (path.parent for path in (Path(root) / self.group.path).glob("*/*"))
             return sorted({folder.name for folder in folders})
 
-    def inside(self, name: str) -> Place:
+    def inside(self, name: str) -> StoreGroup:
         """The group `name` in this one."""
         return replace(self, group=self[name], path=f"{self.path}/{name}")
 
 
-def open_place(where: str | Path) -> Place:
+def open_group(where: str | Path) -> StoreGroup:
     """Open the store at a path or address, or the group in a store that it goes on to."""
-    if is_address(text := plain_path(str(where))):
+    if is_url(text := strip_file_scheme(str(where))):
         return _open_remote(text)
     path = Path(text)
     if not path.exists():
@@ -87,7 +88,7 @@ def open_place(where: str | Path) -> Place:
     return _open_hdf5(path, "") if path.is_file() else _open_zarr(path)
 
 
-def _open_hdf5(file: Path, inside: str) -> Place:
+def _open_hdf5(file: Path, inside: str) -> StoreGroup:
     import h5py
 
     if not h5py.is_hdf5(file):
@@ -102,18 +103,18 @@ def _open_hdf5(file: Path, inside: str) -> Place:
     except OSError as damage:
         raise UserError(f"{file}: cannot be opened ({one_line(damage)})") from damage
     try:
-        refuse_external_links(opened, inside, str(file))
+        reject_external_links(opened, inside, str(file))
         group = opened.get(inside) if inside else opened
     except BaseException:
         opened.close()
         raise
     if not isinstance(group, h5py.Group):
         with closing(opened):
-            raise _no_group(Place(opened, str(file), opened.close), inside)
-    return Place(group, str(file / inside), opened.close)
+            raise _no_group(StoreGroup(opened, str(file), opened.close), inside)
+    return StoreGroup(group, str(file / inside), opened.close)
 
 
-def _open_zarr(directory: Path) -> Place:
+def _open_zarr(directory: Path) -> StoreGroup:
     import zarr
 
     try:
@@ -124,10 +125,10 @@ def _open_zarr(directory: Path) -> Place:
                 f"{directory}: cannot be opened as a Zarr group ({one_line(problem)})"
             ) from problem
         raise UserError(f"{directory}: is a folder, but not a Zarr group") from problem
-    return Place(group, str(directory), lambda: None)
+    return StoreGroup(group, str(directory), lambda: None)
 
 
-def _open_remote(address: str) -> Place:
+def _open_remote(address: str) -> StoreGroup:
     from bigsvm.stores.remote import open_remote_store
 
     store = open_remote_store(address)
@@ -149,21 +150,21 @@ def _open_remote(address: str) -> Place:
         raise UserError(
             f"{address}: cannot be opened as a Zarr group ({one_line(problem)})"
         ) from problem
-    return Place(group, address.rstrip("/"), store.close, remote=True)
+    return StoreGroup(group, address.rstrip("/"), store.close, remote=True)
 
 
-def _no_group(place: Place, inside: str) -> UserError:
+def _no_group(place: StoreGroup, inside: str) -> UserError:
     return UserError(f"{place.path}: there is no group {inside!r} in it{_what_it_has(place)}")
 
 
-def _what_it_has(place: Place) -> str:
+def _what_it_has(place: StoreGroup) -> str:
     with warnings.catch_warnings(), suppress(Exception):  # not every server lists what it has
         warnings.simplefilter("ignore")  # of Zarr, at strangers' files: one line is enough
         return f"; it has: {', '.join(place.names()) or 'nothing'}"
     return ""
 
 
-def array(place: Place, name: str) -> Any:
+def open_array(place: StoreGroup, name: str) -> Any:
     """The array `name` in a group, if reading it runs no code and opens no file of others."""
     with suppress(KeyError):
         found = place[name]
@@ -171,14 +172,14 @@ def array(place: Place, name: str) -> Any:
             where = f"{place.path}/{name}"
             if place.is_zarr:
                 check_codecs(found, where)
-                refuse_symlinks(found, where)
+                reject_symlinks(found, where)
             else:
-                refuse_other_files(found, where)
+                reject_external_storage(found, where)
             return found
     raise UserError(f"{place.path}: there is no array {name!r} in it{_what_it_has(place)}")
 
 
-def attributes(place: Place) -> dict[str, Any]:
+def read_attributes(place: StoreGroup) -> dict[str, Any]:
     """The attributes that `prepare` has written to a group; of other arrays none is looked at.
 
     HDF5 has no lists of mixed things, so there they are JSON text.
@@ -190,7 +191,7 @@ def attributes(place: Place) -> dict[str, Any]:
     for key in mixed:
         if isinstance(about.get(key), str):
             about[key] = json.loads(about[key])
-    if SEAL in about and about[SEAL] != seal(about):
+    if CHECKSUM_KEY in about and about[CHECKSUM_KEY] != attributes_checksum(about):
         raise UserError(
             f"{place.path}: its attributes are not what was written; the store is damaged, make "
             "it again"
@@ -203,20 +204,20 @@ def _are_ours(found: Mapping[str, Any]) -> bool:
 
     The seal tells. Where it is lost, or from before there was one, the fingerprint does.
     """
-    if SEAL in found:
+    if CHECKSUM_KEY in found:
         return True
     fingerprint = found["fingerprint"] if "fingerprint" in found and "classes" in found else None
     return isinstance(fingerprint, str) and re.fullmatch("[0-9a-f]{64}", fingerprint) is not None
 
 
-def seal(about: Mapping[str, Any]) -> str:
+def attributes_checksum(about: Mapping[str, Any]) -> str:
     """A checksum of the attributes that `prepare` writes; others may be added."""
-    written = {key: about.get(key) for key in SEALED}
+    written = {key: about.get(key) for key in CHECKSUMMED}
     return hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
-def damage_named(where: str) -> Iterator[None]:
+def wrap_read_errors(where: str) -> Iterator[None]:
     """Blame the store at `where` for whatever goes wrong inside."""
     try:
         yield
@@ -230,8 +231,3 @@ def damage_named(where: str) -> Iterator[None]:
         raise UserError(
             f"{where}: cannot be read ({reason}); the store is damaged, make it again"
         ) from damage
-
-
-def one_line(error: BaseException) -> str:
-    """What an error says, in one line."""
-    return " ".join(str(error).split())

@@ -17,11 +17,12 @@ _NOT_SUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; publish it under `path` when the block succeeds.
 
     The data reaches the disk before the name does, so a crash at any instant leaves either the
-    old file, or the new one, or a temporary that `sweep` removes: never half a file.
+    old file, or the new one, or a temporary that `remove_stale_temporaries` removes: never half a
+    file.
 
     The temporary is an empty file by then, under a name that nobody can foresee: in a directory
     that others may write to, a symlink planted there would have us overwrite another file.
@@ -63,11 +64,11 @@ def open_no_symlink(path: Path, mode: str) -> IO[Any]:
         raise
 
 
-def publish_folder(folder: Path, path: Path) -> None:
+def publish(folder: Path, path: Path) -> None:
     """Give a finished folder (or file) its name: the data reaches the disk before the name does.
 
     A folder cannot be replaced in one step, so that an old one goes aside first, to REPLACED beside
-    the new one; `hidden_folder` brings it back where that was all.
+    the new one; `staging_dir` brings it back where that was all.
     """
     for written in (folder, *folder.rglob("*")):
         fsync(written)
@@ -102,7 +103,7 @@ def _fsync(descriptor: int) -> None:
             raise
 
 
-def sweep(directory: Path, name: str | None = None) -> None:
+def remove_stale_temporaries(directory: Path, name: str | None = None) -> None:
     """Remove temporaries that a killed process left in `directory`, not those being written.
 
     Those of all files, or of the one that was to be called `name`.

@@ -14,8 +14,8 @@ import numpy as np
 
 from bigsvm.core.errors import UserError
 
-NUMBERS = "biuf"
-TEXT = "SUOT"
+NUMERIC_KINDS = "biuf"
+TEXT_KINDS = "SUOT"
 
 # Compression, checksums and the order of bytes.
 _OF_BYTES = {"blosc", "bz2", "gzip", "lz4", "lzma", "shuffle", "zlib", "zstd"}
@@ -42,7 +42,7 @@ def check_codecs(array: Any, where: str) -> None:
 
 def _check_data_type(value: Any, codec: str, where: str) -> None:
     try:
-        known = np.dtype(value).kind in NUMBERS
+        known = np.dtype(value).kind in NUMERIC_KINDS
     except TypeError:
         known = False
     if not known:
@@ -73,7 +73,8 @@ def is_text(array: Any) -> bool:
     """Whether an array holds text: an object array may hold anything else, too."""
     kind = array.dtype.kind
     if kind != "O" or hasattr(array, "metadata"):
-        return kind in TEXT  # Zarr has no objects but text and bytes once its codecs are checked
+        # Once its codecs are checked, a Zarr array of objects can hold only text or bytes.
+        return kind in TEXT_KINDS
     import h5py
 
     return h5py.check_string_dtype(array.dtype) is not None

@@ -1,0 +1,28 @@
+"""Text for messages of one line: quoted names, shortened errors, durations."""
+
+MAX_TOKEN = 40
+MAX_REASON = 200
+
+
+def quoted(token: str | bytes) -> str:
+    """A token, name or label in quotes, cut if it is long."""
+    text = token.decode(errors="replace") if isinstance(token, bytes) else token
+    return repr(text[:MAX_TOKEN]) + ("..." if len(text) > MAX_TOKEN else "")
+
+
+def quoted_list(names: list[str]) -> str:
+    """The first ten names, quoted."""
+    return ", ".join(map(quoted, names[:10])) + (", ..." if len(names) > 10 else "")
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an exception on one line, cut if it is long; its type if it has none."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text[:MAX_REASON] + ("..." if len(text) > MAX_REASON else "")
+
+
+def format_duration(seconds: float) -> str:
+    """A duration such as 45 s, 12 min or 3.2 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
