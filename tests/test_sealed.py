@@ -264,8 +264,8 @@ WRITER = """
 import sys
 from pathlib import Path
 import numpy as np
-from bigsvm.files.checked_tensors import write_sealed
-write_sealed(Path(sys.argv[1]), {"big": np.full(int(sys.argv[2]), 2.0)}, {})
+from bigsvm.files.checked_tensors import write_tensors
+write_tensors(Path(sys.argv[1]), {"big": np.full(int(sys.argv[2]), 2.0)}, {})
 """
 
 

@@ -131,8 +131,8 @@ def test_what_is_no_weight_is_told_with_its_place(
     [
         ({"weight_column": "weight"}, r"no column 'weight' for the weights; it has 'a', 'imp"),
         ({"weight_column": 9}, "no column 9 for the weights; it has 5, counted from 0"),
-        ({"weight_column": "kind"}, "'kind' is that of the labels; name theirs with --label-col"),
-        ({"weight_column": -1}, "column -1 is that of the labels"),
+        ({"weight_column": "kind"}, "'kind' holds the labels, not weights; name the column of"),
+        ({"weight_column": -1}, "column -1 holds the labels"),
         ({"weight_column": 1, "features": 4}, "3 features in it where 4 are expected"),
     ],
 )
@@ -147,7 +147,7 @@ def test_files_without_columns_have_none(tmp_path: Path) -> None:
     (tmp_path / "a.libsvm").write_text("1 1:2\n-1 1:3\n")
     np.savez(tmp_path / "a.npz", X=np.eye(4), y=np.arange(4) % 2)
     for source in (tmp_path / "a.libsvm", tmp_path / "a.npz", "synthetic"):
-        with pytest.raises(UserError, match=r"no column of weights|has no weights"):
+        with pytest.raises(UserError, match=r"no columns to take weights from|has no weights"):
             prepare(source, tmp_path / "s.zarr", PrepareOptions(weight_column=1))
 
 

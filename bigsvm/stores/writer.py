@@ -67,7 +67,7 @@ class StoreWriter:
         Number of rows of each part, e.g. ``{"train": 60_000, "test": 12_825}``.
     d : int
         Number of features.
-    about : About
+    about : StoreMetadata
     chunk_rows : int, optional
         Rows in a chunk; default: as many as make 8 MiB.
     compression : {"zstd", "none"}, optional
