@@ -1,4 +1,4 @@
-"""The `bigsvm` command, and how every command ends: quietly, or with one clear line."""
+"""The `bigsvm` command, and what all commands share: argument errors, exit codes, signals."""
 
 import atexit
 import errno
@@ -18,62 +18,60 @@ WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno
 
 COMMANDS = {
     "prepare": "stream raw files into a chunked store",
-    "train": "train a model, or go on where the last run stopped",
+    "train": "train a model, or resume an interrupted run",
     "tune": "choose C and sigma by cross-validation",
-    "evaluate": "every snapshot of a run against a test set",
-    "predict": "stream a store or a file through a model",
-    "export": "a model for ONNX Runtime or LIBSVM",
-    "inspect": "what is inside a model, a run or a store",
+    "evaluate": "score every snapshot of a run on a test set",
+    "predict": "apply a model to a store or a file",
+    "export": "convert a model for ONNX Runtime or LIBSVM",
+    "inspect": "show what a model, a run or a store contains",
 }
 
 
 class Arguments(ArgumentParser):
-    """A command line, of which a mistake is told in one line too."""
+    """An argument parser that reports a mistake in one line, as all other errors are."""
 
     def error(self, message: str) -> NoReturn:
-        """Argparse would print the usage first, and leave."""
-        raise UserError(f"{message}; {self.prog} --help tells all options")
+        """Raise instead of printing the usage and exiting, as argparse would."""
+        raise UserError(f"{message}; see {self.prog} --help")
 
 
 def run(command: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None = None) -> int:
-    """Call `command`; turn a user's mistake into one line on stderr and exit code 2."""
+    """Run `command`; a UserError becomes one line on stderr and exit code 2."""
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be no text
-    have_threads_wait_quietly()
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be valid text
+    limit_spinning()
     with tolerate_closed_output():
-        return _ended_in_order(command, argv)
+        return _run_command(command, argv)
 
 
-def have_threads_wait_quietly() -> None:
-    """Settings for libraries that are not loaded yet; whoever has set them knows better.
+def limit_spinning() -> None:
+    """Keep idle threads from spinning; the user's own environment variables take precedence.
 
-    Left to themselves, threads that wait for work spin: those of OpenMP for milliseconds, those of
-    numpy's BLAS, which no command needs, for a tenth of a second. Where somebody else is on the
-    same cores, that is the time in which the work they wait for would have been done: beside two
-    busy processes a block training took half as long again on two cores.
+    By default OpenMP threads that wait for work spin for milliseconds, and those of numpy's BLAS,
+    which no command needs, for a tenth of a second. On shared cores that delays the very work they
+    wait for: beside two busy processes a block training on two cores took 1.5 times as long. Must
+    run before these libraries are loaded.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # some 0.1 ms
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def _ended_in_order(
-    command: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None
-) -> int:
+def _run_command(command: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None) -> int:
     try:
         return command(argv)
     except UserError as mistake:
         print(f"error: {mistake}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # The reader of our output left (`| head`); Python must not complain about it on exit.
+        # The reader of our output left (`| head`); Python must not report it on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13
     except OSError as failure:
         print(
             f"error: {failure.filename or 'input or output'}: {failure.strerror}", file=sys.stderr
         )
-        # Else it is the machine's fault, not the user's: a full disk, a share that went away.
+        # Otherwise the machine is at fault, not the user: a full disk, a lost network share.
         return 2 if failure.errno in WRONG_PATH else 1
     except MemoryError as failure:
         what = " ".join(str(failure).split()) or "for the next step"
@@ -83,21 +81,21 @@ def _ended_in_order(
         return 128 + 2
     finally:
         if argv is None:
-            _leave_at_ctrl_c()
-        atexit.unregister(_await_zarr)
-        atexit.register(_await_zarr)  # after zarr's own, and so ahead of it
+            _exit_on_ctrl_c()
+        atexit.unregister(_join_zarr_thread)
+        atexit.register(_join_zarr_thread)  # registered after zarr's handler, so runs before it
 
 
-def _leave_at_ctrl_c() -> None:
-    """The command is done and the process about to end: Ctrl-C ends it, without a traceback."""
+def _exit_on_ctrl_c() -> None:
+    """The process is about to exit: from now on Ctrl-C ends it without a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _await_zarr() -> None:
-    """Let the thread of zarr come to its end.
+def _join_zarr_thread() -> None:
+    """Wait for zarr's I/O thread to finish.
 
-    zarr itself waits for 0.2 s, and then closes what that thread still uses: on a busy machine
-    the last word of a command would be a traceback.
+    zarr itself waits 0.2 s and then closes the event loop that the thread may still use, which on a
+    busy machine ends a command with a traceback.
     """
     sync = sys.modules.get("zarr.core.sync")
     if sync is not None and sync.loop[0] is not None and sync.iothread[0] is not None:
@@ -113,12 +111,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return run(command.main, arguments[1:])
         finally:
-            _leave_at_ctrl_c()
+            _exit_on_ctrl_c()
     if arguments not in ([], ["-h"], ["--help"]):
         known = ", ".join(COMMANDS)
-        print(f"error: unknown command {arguments[0]!r}; known are: {known}", file=sys.stderr)
+        print(
+            f"error: unknown command {arguments[0]!r}; the commands are: {known}", file=sys.stderr
+        )
         return 2
-    print("usage: bigsvm COMMAND [options]      (bigsvm COMMAND --help for each)\n")
+    print("usage: bigsvm COMMAND [options]      (bigsvm COMMAND --help for details)\n")
     for name, purpose in COMMANDS.items():
         print(f"  {name:<10}{purpose}")
     return 0

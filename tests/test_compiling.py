@@ -23,7 +23,7 @@ from bigsvm.terminal.compiling import notify_compilation
 def test_it_is_said_once_and_only_while_compiling(
     capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiling, "SECONDS_UNTOLD", 0.0)
+    monkeypatch.setattr(compiling, "SECONDS_BEFORE_MESSAGE", 0.0)
     with notify_compilation():
         time.sleep(0.1)
         assert capsys.readouterr().err == ""

@@ -1,1 +1,1 @@
-"""What a person at a terminal sees, and how they interrupt."""
+"""Progress, messages and signals of a command at a terminal."""

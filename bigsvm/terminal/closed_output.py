@@ -1,4 +1,4 @@
-"""A terminal that was closed, a log that cannot be written: no reason for a command to stop."""
+"""Output that can no longer be written, such as a closed terminal, must not end a command."""
 
 import errno
 import os
@@ -9,11 +9,18 @@ from pathlib import Path
 from typing import Any, TextIO
 
 
-class _Unheard:
-    """A stream that goes on to nowhere when it cannot be written to."""
+class _DiscardOnError:
+    """A text stream that discards everything once a write to it has failed.
 
-    def __init__(self, stream: TextIO, reasons: set[int] | None) -> None:
-        self._stream, self._reasons = stream, reasons
+    Parameters
+    ----------
+    stream : TextIO
+    codes : set of int or None
+        The errno values to tolerate; None for all.
+    """
+
+    def __init__(self, stream: TextIO, codes: set[int] | None) -> None:
+        self._stream, self._codes = stream, codes
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -22,37 +29,37 @@ class _Unheard:
         try:
             self._stream.write(text)
         except OSError as failure:
-            self._to_nowhere(failure)
+            self._discard(failure)
         return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except OSError as failure:
-            self._to_nowhere(failure)
+            self._discard(failure)
 
-    def _to_nowhere(self, failure: OSError) -> None:
-        if self._reasons is not None and failure.errno not in self._reasons:
+    def _discard(self, failure: OSError) -> None:
+        if self._codes is not None and failure.errno not in self._codes:
             raise failure
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._stream.fileno())  # what is still in its buffer goes there, too
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self._stream.fileno())  # flushes what is still in the buffer there, too
+        os.close(null)
 
 
-def _nowhere() -> TextIO:
-    """What Python leaves None: a stream that was closed (`>&-`) before the command began."""
+def _null_stream() -> TextIO:
+    """Replaces a stream that was closed (`>&-`) before the command began, which Python has None."""
     return Path(os.devnull).open("w")
 
 
 @contextmanager
 def tolerate_closed_output() -> Iterator[None]:
-    """Let neither the messages of a command nor its terminal, once they are gone, end it.
+    """Continue when the terminal, or whatever reads stderr, is gone.
 
-    A full disk under its output, or a reader that left (`| head`), is another matter.
+    Other failures of stdout still end the command: a full disk, or a reader that left (`| head`).
     """
     before = sys.stdout, sys.stderr
-    sys.stdout = _Unheard(sys.stdout or _nowhere(), {errno.EIO})
-    sys.stderr = _Unheard(sys.stderr or _nowhere(), None)
+    sys.stdout = _DiscardOnError(sys.stdout or _null_stream(), {errno.EIO})
+    sys.stderr = _DiscardOnError(sys.stderr or _null_stream(), None)
     try:
         yield
     finally:

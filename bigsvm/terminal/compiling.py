@@ -1,4 +1,4 @@
-"""Tell who waits that code is being compiled: only the first start of a command does that."""
+"""A message while numba compiles, which only the first start of a command has to wait for."""
 
 import sys
 import time
@@ -8,24 +8,24 @@ from threading import Timer
 
 from numba.core import event
 
-SECONDS_UNTOLD = 1.0
+SECONDS_BEFORE_MESSAGE = 1.0
 
 
-class _Compiling(event.Listener):
-    """Adds up the time that compiling takes; code that is loaded from the cache takes none."""
+class _CompileTimer(event.Listener):
+    """Adds up the time spent compiling; loading code from the cache is not an event."""
 
     def __init__(self) -> None:
-        self._depth = 0  # a function is compiled while one that calls it is
+        self._depth = 0  # events nest: a function is compiled while its caller is
         self._seconds = 0.0
         self._began = 0.0
-        self._told = False
-        self._timer = Timer(0, self._tell)
+        self._printed = False
+        self._timer = Timer(0, self._print)
 
     def on_start(self, _: event.Event) -> None:
         self._depth += 1
         if self._depth == 1:
             self._began = time.monotonic()
-            self._timer = Timer(max(0.0, SECONDS_UNTOLD - self._seconds), self._tell)
+            self._timer = Timer(max(0.0, SECONDS_BEFORE_MESSAGE - self._seconds), self._print)
             self._timer.daemon = True
             self._timer.start()
 
@@ -35,15 +35,15 @@ class _Compiling(event.Listener):
             self._timer.cancel()
             self._seconds += time.monotonic() - self._began
 
-    def _tell(self) -> None:
-        if not self._told:
-            self._told = True
-            with suppress(OSError):  # nobody reads it any more: no reason to stop
+    def _print(self) -> None:
+        if not self._printed:
+            self._printed = True
+            with suppress(OSError):  # the reader of stderr may be gone
                 print("compiling; only the first start takes so long", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def notify_compilation() -> Iterator[None]:
-    """Say once, on stderr, that code is being compiled, if that takes a second or more in all."""
-    with event.install_listener("numba:compile", _Compiling()):
+    """Print one line on stderr if compiling takes a second or more in total."""
+    with event.install_listener("numba:compile", _CompileTimer()):
         yield

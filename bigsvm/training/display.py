@@ -1,4 +1,4 @@
-"""What a person sees of a running training: a live line on a terminal, plain lines elsewhere."""
+"""The display of a running training: a live line on a terminal, plain lines in a log."""
 
 import math
 import sys
@@ -17,7 +17,7 @@ SECONDS_BETWEEN_LINES = 5.0
 
 @dataclass(frozen=True)
 class Report:
-    """How far a run has come; one line of metrics.jsonl."""
+    """The progress of a run; one line of metrics.jsonl."""
 
     iteration: int
     passes: int
@@ -34,16 +34,16 @@ class Display(Protocol):
     """Shows reports and messages."""
 
     def report(self, report: Report) -> None:
-        """Show how far the run has come."""
+        """Show the progress of the run."""
 
     def log(self, message: str) -> None:
-        """Show a message that stays."""
+        """Show a message permanently."""
 
 
 class TimeLeft:
-    """Estimates the time to the first of the ends: iterations, time limit, gap.
+    """Estimates the time until the first stop condition: iterations, time limit or gap.
 
-    The gap falls about exponentially, with jumps; its logarithm is fitted by a line over the latter
+    The gap falls about exponentially, with jumps: a line is fitted to its logarithm over the latter
     half of the reports.
     """
 
@@ -55,7 +55,7 @@ class TimeLeft:
         self.rate = 0.0
 
     def update(self, report: Report) -> float:
-        """Seconds left; infinity where nothing can be said yet."""
+        """Seconds left; infinity while there is no estimate."""
         now = time.monotonic()
         gap = report.gap if self._stop_rule.absolute else report.relative_gap
         self._past.append((now, report.iteration, math.log(min(max(gap, 1e-300), 1e300))))
@@ -78,7 +78,7 @@ class TimeLeft:
 
 
 def format_report(report: Report, rate: float, left: float) -> str:
-    """One report as text; without what is not known yet."""
+    """One report as text; rate and time left only once they are known."""
     return (
         f"iteration {report.iteration:>9,}  gap {report.gap:.2e}  relative "
         f"{report.relative_gap:.1e}  support {report.support:>7,}  working {report.working:>7,}"
@@ -88,7 +88,7 @@ def format_report(report: Report, rate: float, left: float) -> str:
     )
 
 
-class _Lines:
+class _LogDisplay:
     def __init__(self, time_left: TimeLeft) -> None:
         self._time_left = time_left
         self._last = -math.inf
@@ -100,11 +100,11 @@ class _Lines:
             self.log(format_report(report, self._time_left.rate, left))
 
     def log(self, message: str) -> None:
-        with suppress(OSError):  # nobody reads it any more: no reason to stop
+        with suppress(OSError):  # the reader of stderr may be gone
             print(message, file=sys.stderr, flush=True)
 
 
-class _Live:
+class _LiveDisplay:
     def __init__(self, time_left: TimeLeft) -> None:
         from rich.console import Console
         from rich.live import Live
@@ -122,13 +122,13 @@ class _Live:
 
 @contextmanager
 def open_display(time_left: TimeLeft) -> Iterator[Display]:
-    """A display on stderr, fit for what stderr is."""
+    """A display on stderr: live on a terminal, lines otherwise."""
     if sys.stderr.isatty():
-        display = _Live(time_left)
+        display = _LiveDisplay(time_left)
         display.live.start()
         try:
             yield display
         finally:
             display.live.stop()
     else:
-        yield _Lines(time_left)
+        yield _LogDisplay(time_left)

@@ -1,4 +1,4 @@
-"""The training loop: steps, and between them whatever keeps the run safe and in sight."""
+"""The training loop: take steps, and save, report and check the stop conditions between them."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,18 +19,18 @@ from bigsvm.training.run_dir import RunDir
 from bigsvm.training.snapshots import SnapshotWriter
 
 REPORT_SECONDS = 0.5
-Iterate = Any  # a `State`, or where there are more than two classes their `ClassStates`
+Iterate = Any  # `State`, or `ClassStates` for more than two classes
 
 
 class Schedule(Protocol):
-    """Carries out an algorithm."""
+    """Carries out an algorithm on a problem."""
 
     def run(self, state: Any, pause: Callable[[int], int]) -> Iterator[Any]:
-        """Take steps until the gap is closed.
+        """Take steps until convergence.
 
-        Yields the iterate as it is now: at the iteration ``pause(iteration)`` names as the next,
-        and wherever else it is no trouble. `state` is where a later process can go on: the same
-        object, or one a little behind.
+        Yields the current iterate: always at the iteration that ``pause(iteration)`` names, and
+        wherever else it costs nothing. `state` is what a checkpoint saves: the same object as the
+        yielded iterate, or one that lags a little behind it.
         """
 
 
@@ -42,9 +42,9 @@ class Outcome:
     ----------
     status : {"converged", "max_iterations", "time_limit", "interrupted"}
     final : State or ClassStates
-        The last iterate, its gradient recomputed from alpha alone.
+        The last iterate, with its gradient recomputed from alpha.
     true_gap : float or None
-        The gap under that gradient; None where there was no time for that.
+        The gap under that gradient; None if the time limit left no time to recompute it.
     """
 
     status: str
@@ -54,7 +54,7 @@ class Outcome:
 
 @dataclass
 class Training:
-    """One run, from its first or any later start to its end."""
+    """One run, started or resumed, and what it needs to reach its end."""
 
     problem: Problem | OneVsRest
     schedule: Schedule
@@ -77,22 +77,26 @@ class Training:
         self._time_to_verify = VerificationTime(self.problem, self.solver.time_limit)
 
     def run(self) -> Outcome:
-        """Train to the end, or until something ends it before."""
+        """Train until convergence, a limit or an interruption.
+
+        1) take steps until a stop condition holds; 2) recompute the gradient from alpha, which
+        removes the drift of its updates; 3) stop if the gap is still closed, else continue.
+        """
         if self.state.iteration == 0:
-            self._checkpoint()  # says whose run this is, before there is anything of it to mix up
+            self._checkpoint()  # records the run's identity before its first snapshot
         while True:
             status, final = self._loop()
             self._report()
             self._checkpoint()
-            in_a_hurry = status == "time_limit" and self._time_to_verify.too_long
-            if status == "interrupted" or in_a_hurry:
+            no_time_left = status == "time_limit" and self._time_to_verify.too_long
+            if status == "interrupted" or no_time_left:
                 return Outcome(status, self.state)
             verified = self.problem.verified(self.state, final)
             if status == "converged" and verified.may_end and self._next_round(verified.final):
                 continue
             if status != "converged" or verified.may_end:
                 return Outcome(status, verified.final, verified.gap)
-            self.state.correct(verified.final)  # and go on
+            self.state.correct(verified.final)
 
     def _loop(self) -> tuple[str, Iterate]:
         if self.state.reached(self.solver.max_iterations):
@@ -126,7 +130,7 @@ class Training:
         self.models.save(state, self.problem, path, is_last, relative_gap)
 
     def _next_round(self, solved: Iterate) -> bool:
-        """Go on to the next round of a re-weighted SVM, if there is one."""
+        """Start the next round of a re-weighted SVM, if there is one."""
         if self.reweighting is None or solved.round >= self.reweighting.rounds:
             return False
         assert isinstance(self.problem, Problem)
@@ -140,7 +144,7 @@ class Training:
         return (iteration // every + 1) * every
 
     def _next_pause(self, iteration: int) -> int:
-        """The next iteration at which there is something to save, or the run ends."""
+        """The next iteration with a snapshot or a checkpoint, or at which the run must end."""
         stops = [self._next_snapshot(iteration), self.solver.max_iterations]
         if self.saving.checkpoint_every is not None:
             stops.append(self._saved_iteration + self.saving.checkpoint_every)
@@ -148,12 +152,12 @@ class Training:
 
     @property
     def seconds(self) -> float:
-        """Time spent on this run, by all the processes it took."""
+        """Time spent on this run, over all processes that worked on it."""
         return self.seconds_before + time.monotonic() - self.began
 
     @property
     def kernel_values(self) -> int:
-        """Computed for this run, by all the processes it took."""
+        """Kernel values computed for this run, over all processes that worked on it."""
         return self.problem.backend.kernel_values.total
 
     def _report(self) -> None:
@@ -198,10 +202,9 @@ class Training:
 
 
 class VerificationTime:
-    """How long it will take to recompute the gradient at the end: a time limit must leave room.
+    """Estimates how long the final recomputation of the gradient takes: the time limit includes it.
 
-    Measured by two small products, so that the time to read the data and the time a row are told
-    apart.
+    Two small products are timed, to separate the cost of reading the data from the cost per row.
     """
 
     def __init__(self, problem: Problem | OneVsRest, time_limit: float | None) -> None:
@@ -215,14 +218,14 @@ class VerificationTime:
             begin = time.monotonic()
             problem.backend.matvec(rows[:count], np.zeros((count, problem.n_sums)))
             seconds.append(time.monotonic() - begin)
-        self._a_row = max(0.0, (seconds[1] - seconds[0]) / 90)
-        self._the_data = seconds[0]
+        self._per_row = max(0.0, (seconds[1] - seconds[0]) / 90)
+        self._reading = seconds[0]
         self._counted_at, self._rows = -1, 0
 
     def seconds(self, state: Iterate) -> float:
-        """The time to leave for the end; little where even half of the limit would not do."""
+        """The time to reserve; next to none if it would exceed half of the time limit."""
         if state.iteration >= self._counted_at + 100:
             self._counted_at, self._rows = state.iteration, state.n_support
-        expected = 0.1 + 1.2 * (self._the_data + self._a_row * (self._rows + 100))
+        expected = 0.1 + 1.2 * (self._reading + self._per_row * (self._rows + 100))
         self.too_long = expected > self._half
         return 0.1 if self.too_long else expected

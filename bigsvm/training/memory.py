@@ -1,4 +1,4 @@
-"""Dividing `solver.memory_limit`, the bound of the process apart from the state (O(n))."""
+"""The memory plan: how `solver.memory_limit` is divided. The O(n) state comes on top of it."""
 
 import ctypes
 import resource
@@ -15,15 +15,25 @@ from bigsvm.solvers.problem import ROWS
 from bigsvm.stores.rows import CHUNK_BYTES
 from bigsvm.stores.store import Dataset
 
-# The interpreter and its libraries take some 20 MiB more or less from one start to the next.
+# The size of the interpreter and its libraries varies by some 20 MiB between starts.
 _MARGIN = 1.1
-# What comes later: the libraries that save and score models, compiled code, the stacks of threads.
+# Allocated later: libraries that save and score models, compiled code, thread stacks.
 _LATER = 12 * 2**20
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes for data kept in memory, and for the solver's own kernel values; rows to gather."""
+    """How memory is divided.
+
+    Attributes
+    ----------
+    resident : int
+        Bytes for rows kept in memory.
+    solver : int
+        Bytes for the solver's kernel values.
+    rows_at_once : int
+        The most rows to gather at a time.
+    """
 
     resident: int
     solver: int
@@ -31,22 +41,21 @@ class MemoryPlan:
 
 
 def resident_set() -> int:
-    """What the process occupies now."""
+    """The resident set size of the process, in bytes."""
     return int(psutil.Process().memory_info().rss)
 
 
 def _settled_resident_set() -> int:
-    """`resident_set` without what was given back: 35 MiB or none, as it happened to lie."""
-    with suppress(OSError, AttributeError):  # another C library keeps less, or has no say in it
+    """`resident_set` after malloc has returned freed memory, which may be 35 MiB."""
+    with suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL("libc.so.6").malloc_trim(0)
     return resident_set()
 
 
 def peak_resident_set() -> int:
-    """The most that the process has occupied so far.
+    """The largest resident set size so far, in bytes.
 
-    Not `ru_maxrss` where there is better: Linux hands that down from the process that started this
-    one.
+    From /proc where possible: on Linux `ru_maxrss` is inherited from the parent process.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -62,11 +71,10 @@ def _chunk_bytes(dataset: Dataset) -> int:
 
 
 def check_chunk_size(limit: int, dataset: Dataset) -> None:
-    """Refuse chunks that take more than the limit when they are read for the first time.
+    """Raise a UserError if the chunks of a data set are too large to be read within `limit`.
 
-    Before there is anything to plan the memory of a training for, all rows are read once, to be
-    checked. Each reader then holds a chunk as it is stored, and decoded. Of chunks of an ordinary
-    size `plan_memory` says more.
+    All rows are read and checked once before a training is planned; each reader then holds one
+    chunk as it is stored, and decoded. For chunks of an ordinary size `plan_memory` is stricter.
     """
     needed = resident_set() + 2 * dataset.readers * _chunk_bytes(dataset)
     if needed > limit and _chunk_bytes(dataset) > 4 * CHUNK_BYTES:
@@ -89,28 +97,28 @@ def plan_memory(
 ) -> MemoryPlan:
     """Divide what the interpreter and its libraries (or `held` bytes) leave of `limit`.
 
-    Chunks on their way from the disk come first: one being computed, and for each reader the block
-    it fills, the rows of it, and the stored bytes they come from, as they are and decoded; and the
-    rows that a model takes from one. Beside them what a pass gives, `sums` numbers a pattern, and
-    the rows that are gathered for it. Then the data, up to half of the rest: reading it again costs
-    more than computing columns again. What is left is for the solver: kernel columns, two at the
-    least, or a hot set of so many rows. `weights` is what they take, in bytes a pattern.
+    First come the chunks in flight: the one being computed, for each reader the block it fills, its
+    rows, and the stored bytes both raw and decoded, and the rows a model takes from a chunk. Then
+    the result of a pass, `sums` numbers per pattern, and the rows gathered for it. Of the rest, up
+    to half holds data, because reading it again costs more than recomputing columns. The remainder
+    is the solver's: at least two kernel columns, or a hot set of `hot_rows` rows. `weights` is the
+    size of the pattern weights, in bytes per pattern.
     """
     chunk = _chunk_bytes(dataset)
-    on_the_way = (2 + 4 * dataset.readers) * chunk
+    in_flight = (2 + 4 * dataset.readers) * chunk
     whole = 4 * (dataset.n + dataset.chunk_rows) * dataset.d
-    # A row of a hot set is there as gathered and in a panel; its columns are short.
+    # A row of the hot set is held twice, as gathered and in a panel; its columns are short.
     hot = min(hot_rows, dataset.n)
     least = 4 * hot * (2 * dataset.d + 2) if hot else 2 * 4 * dataset.n
-    # What a pass gives, ahead of being added to the gradient. What else is as long as the data for
-    # moments, at most 17 bytes a pattern (the last iterate of a hot set, and the sums of a gradient
-    # that is recomputed), counts as state: ten million patterns are to fit into a laptop's 512 MiB.
+    # The result of a pass, before it is added to the gradient. Other arrays that briefly have n
+    # entries, at most 17 bytes per pattern (the last iterate of a hot set, and the sums of a
+    # recomputed gradient), count as state: ten million patterns are to fit into 512 MiB.
     product = (8 * sums + weights) * dataset.n
     coefficients = 8 * sums * min(ROWS, dataset.n)
     held = _settled_resident_set() + _LATER if held is None else held
-    available = limit - held - on_the_way - product - coefficients
-    # A gathered row is there twice where it is sent to a worker or laid out in a panel. Of fewer
-    # than a chunk of them at once, a sum would take more passes than there are chunks.
+    available = limit - held - in_flight - product - coefficients
+    # A gathered row is held twice while it is sent to a worker or laid out in a panel. Gathering
+    # fewer than a chunk at a time would take more passes than there are chunks.
     row = 2 * 4 * dataset.d
     fewest = max(BATCH, dataset.chunk_rows)
     at_once = min(ROWS, dataset.n, max(fewest, (available - least) // 8 // row))
@@ -120,11 +128,11 @@ def plan_memory(
         raise UserError(
             f"{name} = {limit / 2**20:.0f} MiB is too small for {dataset.path}: at least "
             f"{needed / 2**20 * _MARGIN:.0f}MiB are needed ("
-            + (f"{held / 2**20:.0f} MiB hold the interpreter and its libraries, " if held else "")
-            + f"{-(-on_the_way // 2**20)} MiB rows on their way, {-(-least // 2**20)} MiB "
+            + (f"{held / 2**20:.0f} MiB for the interpreter and its libraries, " if held else "")
+            + f"{-(-in_flight // 2**20)} MiB rows in flight, {-(-least // 2**20)} MiB "
             + ("a hot set)" if hot else "two kernel columns)")
         )
     resident = min(whole, available // 2, available - least)
-    if resident == whole:  # then chunks are on their way only ahead of the solver, and to a model
+    if resident == whole:  # then chunks are in flight only before training and for a model
         available += (1 + 2 * dataset.readers) * chunk
     return MemoryPlan(resident, available - resident, at_once)

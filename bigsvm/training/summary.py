@@ -1,4 +1,4 @@
-"""What came of a training: summary.json, and the lines a user reads at the end."""
+"""The result of a training: summary.json, and the lines printed at the end."""
 
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ from bigsvm.training.memory import peak_resident_set
 
 
 def summarise(training: Training, outcome: Outcome, classes: Classes) -> dict[str, Any]:
-    """What summary.json says."""
+    """The content of summary.json."""
     state, problem, backend = outcome.final, training.problem, training.problem.backend
     true_relative_gap = None if outcome.true_gap is None else problem.relative_gap(state)
-    overhead = getattr(backend, "overhead_a_pass", None)  # of a cluster
+    overhead = getattr(backend, "overhead_a_pass", None)  # only on a cluster
     return {
         "status": outcome.status,
         "iterations": state.iteration,
@@ -40,7 +40,7 @@ def summarise(training: Training, outcome: Outcome, classes: Classes) -> dict[st
 
 
 def _by_class(training: Training, outcome: Outcome, labels: Classes) -> list[dict[str, Any]]:
-    """What each class against the rest has come to, where there are more than two."""
+    """The result of each class against the rest, for more than two classes."""
     assert isinstance(training.problem, OneVsRest)
     facts = []
     of_class = zip(labels, training.problem.classes, outcome.final.classes, strict=True)
@@ -66,7 +66,7 @@ def _by_class(training: Training, outcome: Outcome, labels: Classes) -> list[dic
 
 
 def print_summary(summary: dict[str, Any], path: Path) -> None:
-    """Print what a user wants to know."""
+    """Print the result of a training in a few lines."""
     accuracy = summary.get("accuracy")
     print(
         f"{summary['status']} after {summary['iterations']:,} iterations, "
@@ -83,9 +83,11 @@ def print_summary(summary: dict[str, Any], path: Path) -> None:
             f"({summary['true_relative_gap']:.1e} of the margin), drift {summary['drift']:.1e}"
         )
     if overhead := summary.get("overhead_seconds_a_pass"):
-        print(f"cluster: a pass took {1e3 * overhead:.0f} ms more than its slowest worker computed")
+        print(
+            f"cluster: a pass took {1e3 * overhead:.0f} ms longer than its slowest worker computed"
+        )
     if summary["status"] == "interrupted":
-        print(f"saved in {path}; the same command goes on from there")
+        print(f"saved in {path}; run the same command again to resume")
     else:
         print(f"model: {path / 'model.safetensors'}; snapshots: python -m bigsvm.evaluate {path}")
 
@@ -105,20 +107,20 @@ def _beside_accuracy(summary: dict[str, Any]) -> str:
 
 
 def print_finished(summary: dict[str, Any], path: Path) -> None:
-    """Say that a run has nothing left to do, and what would give it something."""
+    """Print that a run has nothing left to do, and how to continue it all the same."""
     if summary["status"] == "converged":
         more = "a smaller solver.tolerance continues it"
     else:
         more = "a larger solver.max_iterations continues it"
     print(
-        f"already {summary['status']} after {summary['iterations']:,} iterations: nothing is "
-        f"changed; {more}, --fresh begins anew"
+        f"already {summary['status']} after {summary['iterations']:,} iterations: nothing to do; "
+        f"{more}, --fresh starts over"
     )
     print(f"model: {path / 'model.safetensors'}; snapshots: python -m bigsvm.evaluate {path}")
 
 
 def warn_if_useless(outcome: Outcome, training: Training, display: Display) -> None:
-    """Say so where the last model is worth little though nothing went wrong."""
+    """Warn about a final model that is hardly better than guessing."""
     states = getattr(outcome.final, "classes", [outcome.final])
     problems = getattr(training.problem, "classes", [training.problem])
     found = diagnose(states, problems, outcome.status == "converged")

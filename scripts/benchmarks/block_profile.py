@@ -72,7 +72,7 @@ def main() -> int:
     parser.add_argument("config")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="values")
     options = parser.parse_args()
-    cli.have_threads_wait_quietly()  # as the command does
+    cli.limit_spinning()  # as the command does
     values: Counter[str] = Counter()
 
     def counted(function: Callable[..., Any], part: str) -> Callable[..., Any]:

@@ -111,7 +111,7 @@ def train_bigsvm(work: dict[str, Any], C: float, sigma: float, run: Path) -> flo
     from bigsvm import cli, train
     from bigsvm.kernels import Kernel, warm_up
 
-    cli.have_threads_wait_quietly()
+    cli.limit_spinning()
     for module in ("config.file", "models.scoring", "training.build", "training.summary"):
         importlib.import_module(f"bigsvm.{module}")
     warm_up(Kernel("rbf"))
