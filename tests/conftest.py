@@ -2,26 +2,55 @@
 
 import os
 
-# Tests run beside each other: threads that wait for work must leave the cores to those who have
-# some. Set before anything loads the libraries that read this.
+# Tests run side by side: waiting threads must not spin. Set before any library reads it.
 os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from trainings import EVERY, ROWS, TOLERANCE, Train, command, environment, summary, trainer
 
 from bigsvm.config import PrepareOptions
 from bigsvm.prepare import prepare
+from tests.support.once import made_once
+from tests.support.trainings import (
+    EVERY,
+    ROWS,
+    TOLERANCE,
+    Train,
+    command,
+    environment,
+    summary,
+    trainer,
+)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile once, before the workers of xdist start: each of them would compile the same."""
+    if session.config.getoption("numprocesses", None) and not hasattr(
+        session.config, "workerinput"
+    ):
+        load = "from scripts.reliability.fork_server import load_everything; load_everything()"
+        subprocess.run([sys.executable, "-c", load], env=environment(), check=True)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what its place or its fixtures tell."""
+    for item in items:
+        if item.path.parent.name == "slow":
+            item.add_marker("slow")
+        if "data_dir" in getattr(item, "fixturenames", ()):
+            item.add_marker("data")
 
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The folder of real data sets; tests that need it skip where it is not named."""
+    """The folder of real data sets; tests that need it are skipped without."""
     folder = os.environ.get("BIGSVM_DATA")
     if not folder:
         pytest.skip("set BIGSVM_DATA to the folder of real data sets to run this test")
@@ -31,7 +60,6 @@ def data_dir() -> Path:
 @pytest.fixture(scope="session")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The same data in several forms, and other data."""
-    folder = tmp_path_factory.mktemp("stores")
     options = PrepareOptions(rows=ROWS, features=8, noise=0.3, scaling="standard")
     forms = {
         "chunks of 1000.zarr": {"chunk_rows": 1000},
@@ -39,8 +67,12 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "chunks of 500.h5": {"chunk_rows": 500},
         "other data.zarr": {"seed": 1},
     }
-    for name, changes in forms.items():
-        prepare("synthetic", folder / name, options.model_copy(update=changes))
+
+    def make(folder: Path) -> None:
+        for name, changes in forms.items():
+            prepare("synthetic", folder / name, options.model_copy(update=changes))
+
+    folder = made_once(tmp_path_factory, "stores", make)
     return {Path(name).stem: folder / name for name in forms}
 
 
@@ -86,19 +118,22 @@ def start(config: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
 
 @pytest.fixture(scope="session")
 def straight(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run that nothing disturbs: what all others are compared to. Not to be changed."""
-    run_dir = tmp_path_factory.mktemp("runs") / "straight"
-    train(run_dir)
-    assert summary(run_dir)["status"] == "converged"
-    assert summary(run_dir)["iterations"] > 2400, "others stop on the way"
-    return run_dir
+    """The undisturbed run that all others are compared to. Not to be changed."""
+
+    def make(folder: Path) -> None:
+        train(folder / "run")
+        assert summary(folder / "run")["status"] == "converged"
+        assert summary(folder / "run")["iterations"] > 2400, "others stop on the way"
+
+    return made_once(tmp_path_factory, "straight", make) / "run"
 
 
 @pytest.fixture(scope="session")
 def halfway_once(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run_dir = tmp_path_factory.mktemp("halfway") / "halfway"
-    train(run_dir, "solver.max_iterations=1500")
-    return run_dir
+    def make(folder: Path) -> None:
+        train(folder / "run", "solver.max_iterations=1500")
+
+    return made_once(tmp_path_factory, "halfway", make) / "run"
 
 
 @pytest.fixture

@@ -10,4 +10,4 @@ python3 -m venv "$environment"
 "$environment/bin/pip" install -q -e ".[test,sklearn]" \
     "scikit-learn==$(oldest scikit-learn).0" "numpy==$(oldest numpy).2"
 "$environment/bin/python" -c "import numpy, sklearn; print('scikit-learn', sklearn.__version__, 'numpy', numpy.__version__)"
-"$environment/bin/python" -m pytest tests/test_estimator.py tests/test_estimator_outside.py tests/test_estimator_weights.py
+"$environment/bin/python" -m pytest tests/integration/test_estimator.py tests/integration/test_estimator_outside.py tests/integration/test_estimator_weights.py

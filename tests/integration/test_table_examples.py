@@ -1,0 +1,56 @@
+"""The examples of configs/from-a-table.md, run as they stand there, in their order."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.real_table import NAMES, magic_table
+from tests.support.trainings import HANGS, REPOSITORY, environment
+
+DOCUMENT = REPOSITORY / "configs" / "from-a-table.md"
+CONFIG = {
+    "data": {"train": "showers.zarr", "test": "showers.zarr/test"},
+    "model": {"C": 10, "kernel": {"name": "rbf", "sigma": 2}},
+    "run": {"snapshot_every": 400},
+}
+
+
+@pytest.fixture
+def place(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files that the examples start from, in the working directory."""
+    magic_table(data_dir, 1500).to_csv(tmp_path / "showers.csv", index=False)
+    new = magic_table(data_dir, 300, seed=1)
+    new = new.assign(id=range(7000, 7300), remark="no, nothing")
+    new[["id", *reversed(NAMES), "remark"]].to_csv(tmp_path / "new.csv", index=False)
+    (tmp_path / "showers.yaml").write_text(yaml.safe_dump(CONFIG))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(line: str) -> str:
+    """Run one command line of the document in a shell, `bigsvm` being the one under test."""
+    command = re.sub(r"\bbigsvm (?=[a-z])", f"{shlex.quote(sys.executable)} -m bigsvm ", line)
+    done = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, timeout=HANGS, env=environment()
+    )
+    assert done.returncode == 0, f"{line}: {done.stderr}"
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def test_the_examples_work(place: Path) -> None:
+    blocks = re.findall(r"```(sh|python)\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    names: dict = {}
+    for language, block in blocks:
+        if language == "python":
+            exec(block, names)
+            continue
+        for line in block.replace("\\\n", " ").splitlines():
+            run(line.partition(" #")[0])
+    assert len(names["labels"]) == 300
+    assert len((place / "predictions.csv").read_text().splitlines()) == 301

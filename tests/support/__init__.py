@@ -1,0 +1,1 @@
+"""What tests share: data, processes, clusters, servers. No test is in here."""
