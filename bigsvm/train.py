@@ -79,6 +79,7 @@ def train(
     config: "Config", path: Path, fresh: bool, graceful_exit: GracefulExit, began: float
 ) -> str:
     """Train as configured in the run directory `path`; return the status."""
+    from bigsvm.backends.memory import check_chunk_size
     from bigsvm.cluster.start import connect
     from bigsvm.core.labels import sums_of
     from bigsvm.models.final_scores import final_scores
@@ -91,7 +92,6 @@ def train(
     from bigsvm.training.build import build_training
     from bigsvm.training.display import TimeLeft, open_display
     from bigsvm.training.finished import AlreadyFinished
-    from bigsvm.training.memory import check_chunk_size
     from bigsvm.training.run_dir import RunDir
     from bigsvm.training.summary import print_finished, print_summary, summarise, warn_if_useless
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from bigsvm.config import PrepareOptions
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from tests.support.once import made_once
 from tests.support.trainings import (
     EVERY,

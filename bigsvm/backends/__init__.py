@@ -7,6 +7,12 @@ import numpy as np
 from bigsvm.core.arrays import RowChunks
 from bigsvm.kernels import Kernel
 
+# Rows of a product that are summed before the next ones are added. Fixed, whatever the memory
+# limit, because the order of a sum is part of its bits; how many are gathered at once is not.
+PRODUCT_ROWS = 2**15
+# Columns fetched together: a multiple of the kernels' packs, few enough that most get used.
+COLUMN_BATCH = 24
+
 
 class KernelCounter:
     """Counts the kernel values that the backends of one training compute.

@@ -5,8 +5,6 @@ for, as much of it as fits in memory.
 """
 
 import hashlib
-import signal
-import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,17 +13,18 @@ from typing import Any
 import numpy as np
 
 from bigsvm.backends.local import LocalBackend
+from bigsvm.backends.memory import plan_memory
 from bigsvm.backends.products import as_2d
+from bigsvm.cluster.worker_process import (
+    UnfitWorker,
+    software_versions,
+    task_lock,
+    version_mismatch,
+)
 from bigsvm.core.errors import UserError
 from bigsvm.core.threads import available_threads
-from bigsvm.core.version import ARITHMETIC, __version__
 from bigsvm.kernels import Kernel, warm_up
 from bigsvm.stores.store import Dataset, open_dataset
-from bigsvm.training.memory import plan_memory
-
-
-class UnfitWorker(Exception):
-    """A worker that would not compute what the others compute; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +100,6 @@ class _Part(Dataset):
         self._whole.close()
 
 
-# One task at a time: it has all of the worker's threads, and numba's simplest threading layer
-# (workqueue) does not bear two callers.
-task_lock = threading.Lock()
 _kept: tuple[RowShard, Dataset, LocalBackend] | None = None
 
 
@@ -150,29 +146,6 @@ def linear(shard: RowShard, weights: np.ndarray) -> tuple[float, np.ndarray]:
         return time.monotonic() - begin, sums
 
 
-def software_versions() -> dict[str, Any]:
-    """The versions that must be the same on every worker."""
-    import numba
-
-    return {
-        "bigsvm": __version__,
-        "arithmetic": ARITHMETIC,
-        "numpy": np.__version__,
-        "numba": numba.__version__,
-    }
-
-
-def version_mismatch(seen: dict[str, Any], expected: dict[str, Any], whose: str) -> str | None:
-    """In what versions a worker differs from `whose`, in words; None where in none."""
-    for name in software_versions():
-        if seen.get(name) != expected[name]:
-            return (
-                f"has {name} {seen.get(name)}, and {whose} has {expected[name]}; "
-                "install the same version there"
-            )
-    return None
-
-
 def probe(store: Any) -> dict[str, Any]:
     """What must be the same on every worker: the software, and the store as it is seen there."""
     seen = software_versions()
@@ -196,24 +169,6 @@ def mismatch(seen: dict[str, Any], expected: dict[str, Any], store: Any) -> str 
     if seen["store"] != expected["store"]:
         return f"sees another store at {path} than the trainer; put the same one there"
     return None
-
-
-def dask_setup(worker: Any) -> None:
-    """In a worker that the trainer started itself: leave Ctrl-C to the trainer.
-
-    The terminal sends it to all; the trainer needs its workers until the pass is done. They end
-    with it, however it ends.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    use_monotonic_clock()
-
-
-def use_monotonic_clock() -> None:
-    """Let a clock that is set back not hold Dask's messages until it has caught up."""
-    from distributed import batched
-
-    batched.time = time.monotonic
 
 
 def _served(shard: RowShard) -> LocalBackend:

@@ -43,7 +43,7 @@ def connect(
     try:
         from distributed import Client
 
-        from bigsvm.backends.worker import use_monotonic_clock
+        from bigsvm.cluster.worker_process import use_monotonic_clock
     except ImportError as missing:
         raise UserError(
             f'cluster.kind = {config.kind!r}: Dask is missing; pip install "bigsvm[dask]"'
@@ -95,7 +95,7 @@ def _local_cluster(
                     dashboard_address=None,
                     silence_logs=logging.CRITICAL,
                     security=security,
-                    preload=["bigsvm.backends.worker"],
+                    preload=["bigsvm.cluster.worker_process"],
                     config=_UNWATCHED,  # those that are started later, too
                 )
         except (RuntimeError, OSError, TimeoutError) as problem:  # one of them died on the way

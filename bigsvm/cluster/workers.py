@@ -142,7 +142,7 @@ class Cluster:
         from distributed import KilledWorker
         from distributed.comm import CommClosedError
 
-        from bigsvm.backends.worker import UnfitWorker
+        from bigsvm.cluster.worker_process import UnfitWorker
 
         try:
             answers = self._collected(*sent)

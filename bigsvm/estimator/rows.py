@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 from bigsvm.backends import Backend
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
+from bigsvm.backends.memory import plan_memory
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import as_array, plain
 from bigsvm.estimator.dense import Spread, dense_rows
@@ -27,7 +28,6 @@ from bigsvm.estimator.out_of_core import (
 from bigsvm.models.scoring import effective
 from bigsvm.stores.rows import prefetch_map
 from bigsvm.stores.store import Dataset
-from bigsvm.training.memory import plan_memory
 
 if TYPE_CHECKING:
     from bigsvm.estimator.classifier import BigSVC

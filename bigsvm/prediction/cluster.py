@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from bigsvm.backends.worker import software_versions, version_mismatch
+from bigsvm.cluster.worker_process import software_versions, version_mismatch
 from bigsvm.cluster.workers import Cluster, PendingTasks
 from bigsvm.core.scaling import Scaling
 from bigsvm.models.scoring import Piece, ScoredChunk, Scorer, ready, refuse_infinite

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.backends.worker import UnfitWorker, software_versions, task_lock
+from bigsvm.cluster.worker_process import UnfitWorker, software_versions, task_lock
 from bigsvm.core.threads import available_threads, threads
 from bigsvm.kernels import block_of
 from bigsvm.models.scoring import Scorer

@@ -12,6 +12,11 @@ from bigsvm.config import ArraysConfig, DataConfig, PrepareOptions
 from bigsvm.core.errors import BeingWritten, UserError
 from bigsvm.core.progress import Progress, no_progress
 from bigsvm.core.urls import is_url
+from bigsvm.preparation.inputs import check_source, with_source_defaults
+from bigsvm.preparation.pipeline import prepare
+from bigsvm.preparation.sources import cache_folder, file_digests, local_files, source_files
+from bigsvm.stores.group import open_group
+from bigsvm.stores.store import open_dataset
 
 Spec = str | dict[str, Any]
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -43,10 +48,6 @@ def _located(data: DataConfig, progress: Progress) -> DataConfig:
     if data.source is None:
         return data
     assert not isinstance(data.train, ArraysConfig)
-    from bigsvm.preparation.inputs import check_source, with_source_defaults
-    from bigsvm.preparation.sources import file_digests, local_files, source_files
-    from bigsvm.prepare import prepare
-
     source = data.source
     if not data.train or not Path(data.train).exists():
         check_source(source)
@@ -100,8 +101,6 @@ def default_store(source: str, options: PrepareOptions, digests: Mapping[str, st
 
     `digests` are those of its files: the same name may stand for other data tomorrow.
     """
-    from bigsvm.preparation.sources import cache_folder
-
     # The name of a file may tell its format.
     content = json.dumps([Path(source).name, digests, _content(options)], sort_keys=True)
     tag = hashlib.sha256(content.encode()).hexdigest()[:10]
@@ -110,9 +109,6 @@ def default_store(source: str, options: PrepareOptions, digests: Mapping[str, st
 
 def has_test(store: Path) -> bool:
     """Whether a store has a group `test` beside `train`."""
-    from bigsvm.stores.group import open_group
-    from bigsvm.stores.store import open_dataset
-
     with open_dataset(store, with_labels=False) as train:
         if train.parts is not None:
             return "test" in train.parts
@@ -125,8 +121,6 @@ def has_test(store: Path) -> bool:
 
 def _check(store: Path, source: str, digests: Mapping[str, str], options: PrepareOptions) -> None:
     """Refuse a store that was not made of this source, as its files are now, in this way."""
-    from bigsvm.stores.store import open_dataset
-
     with open_dataset(store, with_labels=False) as made:
         recorded = {k: v for k, v in (made.prepare_options or {}).items() if k not in _LAYOUT}
         origin, files = made.source, made.files

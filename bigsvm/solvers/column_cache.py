@@ -2,13 +2,11 @@
 
 import numpy as np
 
-from bigsvm.backends import Backend
+from bigsvm.backends import COLUMN_BATCH, Backend
 from bigsvm.core.compiled import njit
 from bigsvm.kernels.tiles import PACK
 from bigsvm.solvers.guesses import insert, likely
 
-# Columns fetched together: whole packs of the kernels, and most of the guesses are used.
-BATCH = 24
 # While guesses that wait to be used have this share of the slots there are no more, but for those
 # that fill a pack: they would cost columns that are in use.
 _WAITING = 3 / 4
@@ -82,7 +80,7 @@ def _choose(s, v, gradient, role, slot, last_used, owner, fetched, now):  # type
         else:
             last_used[slot[i]] = _NEEDED
     room = int(_WAITING * capacity) - np.count_nonzero(last_used == _GUESSED)
-    batch = min(max(PACK, min(BATCH, room)), capacity - 2)
+    batch = min(max(PACK, min(COLUMN_BATCH, room)), capacity - 2)
     guesses = likely(gradient, role, slot, s, v, max(0, batch - count))
     wanted = np.concatenate((missing[:count], guesses))
     slots = _first_to_go(last_used, fetched, now - _PATIENCE, len(wanted))

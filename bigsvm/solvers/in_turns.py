@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from bigsvm.backends import PRODUCT_ROWS
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.block_solve import BlockSolve, GradientRequest
 from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.one_vs_rest import OneVsRest
-from bigsvm.solvers.problem import ROWS
 
 Pause = Callable[[int], int]
 # Iterations in a turn of the exact schedule: long enough to pay for finding the first nodes, short
@@ -135,7 +135,7 @@ class BlockInTurns:
                 continue
             request = self._schedules[k].request(block)
             rows = np.concatenate([request.index, *(other.index for other in waiting.values())])
-            if waiting and len(np.unique(rows)) > ROWS:
+            if waiting and len(np.unique(rows)) > PRODUCT_ROWS:
                 yield self._pass(states, away, waiting)
             waiting[k] = request
         yield replace(states, away=dict(away))

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bigsvm.backends import Backend
+from bigsvm.backends import PRODUCT_ROWS, Backend
 from bigsvm.backends.products import GatheredRows
 from bigsvm.core.labels import signs_of
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.solvers.block_solve import GradientRequest
 from bigsvm.solvers.class_states import ClassStates
-from bigsvm.solvers.problem import ROWS, Problem, Verified, column_of
+from bigsvm.solvers.problem import Problem, Verified, column_of
 
 
 class OneVsRest:
@@ -78,12 +78,12 @@ class OneVsRest:
         """
         rows = np.unique(np.concatenate([request.index for request in requests.values()]))
         from_scratch = {k: request for k, request in requests.items() if request.from_scratch}
-        if len(rows) <= ROWS or not from_scratch or served is not None:
+        if len(rows) <= PRODUCT_ROWS or not from_scratch or served is not None:
             return self._gradients(requests, [rows], served)
         changes = {k: request for k, request in requests.items() if not request.from_scratch}
         found = self.gradients(changes) if changes else {}
         rows = np.unique(np.concatenate([request.index for request in from_scratch.values()]))
-        pieces = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
+        pieces = [rows[start : start + PRODUCT_ROWS] for start in range(0, len(rows), PRODUCT_ROWS)]
         return found | self._gradients(from_scratch, pieces)
 
     def _gradients(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigsvm.backends import Backend
+from bigsvm.backends import PRODUCT_ROWS, Backend
 from bigsvm.backends.products import GatheredRows
 from bigsvm.core.arrays import RowChunks
 from bigsvm.core.errors import UserError
@@ -23,10 +23,6 @@ from bigsvm.solvers.state import (
     quad_form,
     relative_gap,
 )
-
-# Rows summed up before what they give is added to the rest, whatever the memory limit: the order of
-# a sum is part of its bits. How many of them are gathered at once is up to the memory.
-ROWS = 2**15
 
 
 class Verified(NamedTuple):
@@ -152,9 +148,9 @@ class Problem:
     def gradient(self, alpha: np.ndarray) -> np.ndarray:
         """Q alpha, computed from alpha alone."""
         support = np.flatnonzero(alpha)
-        total = self.gradient_change(support[:ROWS], alpha[support[:ROWS]])
-        for start in range(ROWS, len(support), ROWS):
-            some = support[start : start + ROWS]
+        total = self.gradient_change(support[:PRODUCT_ROWS], alpha[support[:PRODUCT_ROWS]])
+        for start in range(PRODUCT_ROWS, len(support), PRODUCT_ROWS):
+            some = support[start : start + PRODUCT_ROWS]
             total += self.gradient_change(some, alpha[some])
         return total
 

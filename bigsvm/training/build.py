@@ -10,6 +10,7 @@ import numpy as np
 
 from bigsvm.backends import Backend
 from bigsvm.backends.local import LocalBackend
+from bigsvm.backends.memory import MemoryPlan, check_chunk_size, plan_memory
 from bigsvm.cluster.workers import Cluster
 from bigsvm.config import EXACT_UP_TO, Config, SolverConfig
 from bigsvm.core.errors import UserError
@@ -32,7 +33,6 @@ from bigsvm.training.checkpoint import Checkpoints, check_same_problem
 from bigsvm.training.display import Display
 from bigsvm.training.finished import check_unfinished
 from bigsvm.training.loop import Schedule, Training
-from bigsvm.training.memory import MemoryPlan, check_chunk_size, plan_memory
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.snapshots import SnapshotWriter
 from bigsvm.training.weights import Weights, bytes_a_pattern, read_weights

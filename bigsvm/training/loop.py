@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bigsvm.backends.memory import resident_set
 from bigsvm.config import RunConfig, SolverConfig
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.reweight import Reweighting
 from bigsvm.training.checkpoint import Checkpoints
 from bigsvm.training.display import Display, Report
-from bigsvm.training.memory import resident_set
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.snapshots import SnapshotWriter
 

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+from bigsvm.backends.memory import peak_resident_set
 from bigsvm.core.labels import Classes
 from bigsvm.models.final_scores import Majority
 from bigsvm.solvers.diagnosis import diagnose
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.training.display import Display
 from bigsvm.training.loop import Outcome, Training
-from bigsvm.training.memory import peak_resident_set
 
 
 def summarise(training: Training, outcome: Outcome, classes: Classes) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsvm.backends.memory import check_chunk_size, resident_set
 from bigsvm.config import Config
 from bigsvm.config.tune_options import SIGMA, TuneOptions
 from bigsvm.core.errors import UserError
@@ -15,7 +16,6 @@ from bigsvm.solvers.nodes import WORTH_THREADS
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset
 from bigsvm.training.build import initial_pattern
-from bigsvm.training.memory import check_chunk_size, resident_set
 from bigsvm.training.weights import check_all_classes, class_factors, read_sample_weight
 from bigsvm.tuning.cross_validation import FoldTask, Grid, Split
 from bigsvm.tuning.folds import stratified_folds, stratified_sample

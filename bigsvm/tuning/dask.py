@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.backends import worker
+from bigsvm.cluster.worker_process import UnfitWorker
 from bigsvm.cluster.workers import Cluster
 from bigsvm.core.threads import available_threads, threads
 from bigsvm.solvers.whole_matrix import kernel_matrix
@@ -80,7 +81,7 @@ def validate(job: TuningJob, task: FoldTask, thread_count: int) -> FoldResult:
         if _kept.get("key") != job.key:
             _kept.clear()
             if reason := worker.mismatch(worker.probe(job.store), job.seen, job.store):
-                raise worker.UnfitWorker(reason)
+                raise UnfitWorker(reason)
             with open_dataset(job.store, with_labels=False) as dataset:
                 _kept.update(key=job.key, rows=dataset.gather(job.index))
         if _kept.get("kernel") != task.kernel:

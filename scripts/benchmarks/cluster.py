@@ -29,7 +29,7 @@ from bigsvm.backends.local import LocalBackend
 from bigsvm.cluster.start import connect
 from bigsvm.config import ClusterConfig, PrepareOptions
 from bigsvm.kernels import Kernel
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.stores.store import open_dataset
 
 MEMORY = 4 * 2**30

@@ -59,7 +59,7 @@ def measure(rows: int, support: int, source: str, out: str, folder: Path) -> Non
 
 MEASURED = """
 import runpy, sys, time
-from bigsvm.training.memory import peak_resident_set
+from bigsvm.backends.memory import peak_resident_set
 began = time.monotonic()
 sys.argv = sys.argv[1:]
 try:

@@ -48,7 +48,7 @@ def raw_rows(file: str) -> Rows:
 def make_store(file: str, kind: str, rows: int | None, folder: str) -> dict[str, Any]:
     """Rows of one kind of sample, split as in the paper and prepared; says how many there are."""
     from bigsvm.config import PrepareOptions
-    from bigsvm.prepare import prepare
+    from bigsvm.preparation.pipeline import prepare
 
     taken = raw_rows(file)
     if kind == "majority":

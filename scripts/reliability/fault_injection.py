@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from bigsvm.config import PrepareOptions
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from scripts import python_path
 from scripts.reliability.attacks import ON_A_SMALL_DISK, attacks_on, small_disk
 from scripts.reliability.clusters import CLUSTERS
@@ -56,7 +56,7 @@ IN_MEMORY = ["-m", "bigsvm.train"]
 STREAMED = [
     "-c",
     "import sys; from dataclasses import replace; "
-    "from bigsvm import cli, train; from bigsvm.training import memory; plan = memory.plan_memory; "
+    "from bigsvm import cli, train; from bigsvm.backends import memory; plan = memory.plan_memory; "
     "memory.plan_memory = lambda *p, **k: replace(plan(*p, **k), resident=0); "
     "sys.exit(cli.run(train.main))",
 ]

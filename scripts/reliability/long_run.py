@@ -26,7 +26,7 @@ import numpy as np
 
 from bigsvm.config import PrepareOptions
 from bigsvm.files.atomic import atomic_write
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from scripts import python_path
 
 WARM_UP = 1 / 3

@@ -12,7 +12,7 @@ import pytest
 
 from bigsvm import cli
 from bigsvm.config import PrepareOptions
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from tests.support import bad_commands, bad_configs, bad_data, bad_sources
 from tests.support import bad_files as bad
 from tests.support.trainings import environment, everything

@@ -12,7 +12,7 @@ import pytest
 from bigsvm import load_model
 from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.stores.store import open_dataset
 from tests.support.trainings import TOLERANCE, Train, environment, summary
 

@@ -63,7 +63,7 @@ INSTRUMENTED = """
 import sys
 import numba
 from bigsvm import cli, train
-from bigsvm.training import memory
+from bigsvm.backends import memory
 from bigsvm.solvers import column_cache, exact
 
 exact._WORTH_THREADS = 0  # use them for few patterns too

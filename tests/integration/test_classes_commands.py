@@ -16,7 +16,7 @@ from bigsvm.config import PrepareOptions
 from bigsvm.export import export
 from bigsvm.models.model import Model, load_model
 from bigsvm.predict import predict
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.stores.store import open_dataset
 from tests.support import small_run
 from tests.support.class_problems import digits, write_csv

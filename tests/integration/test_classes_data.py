@@ -13,7 +13,7 @@ from bigsvm.core.labels import signs_of
 from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.models.model import Model, load_model
 from bigsvm.predict import predict
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import open_dataset
 from tests.support.class_problems import write_csv

@@ -17,7 +17,7 @@ from bigsvm.cluster.workers import Cluster
 from bigsvm.config import ClusterConfig, PrepareOptions
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule

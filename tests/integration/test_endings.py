@@ -12,7 +12,7 @@ import yaml
 
 from bigsvm import cli, evaluate, load_model
 from bigsvm.config import PrepareOptions
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.training.loop import Outcome, Training
 from bigsvm.training.run_dir import RunDir
 from tests.support.trainings import everything, summary

@@ -21,7 +21,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from bigsvm import BigSVC
 from bigsvm.config import PrepareOptions
 from bigsvm.models.model import load_model
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.stores.store import open_dataset
 from tests.support.trainings import HANGS, environment
 
@@ -157,7 +157,7 @@ MEASURED = """
 import sys
 import dask.array as da, h5py, numpy as np, zarr
 import bigsvm.estimator.options
-from bigsvm.training.memory import peak_resident_set, resident_set
+from bigsvm.backends.memory import peak_resident_set, resident_set
 bigsvm.estimator.options.HOT_SET = 64
 from bigsvm import BigSVC
 

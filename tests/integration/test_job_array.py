@@ -14,7 +14,7 @@ from bigsvm.config import DataConfig, PrepareOptions
 from bigsvm.core.errors import UserError
 from bigsvm.files.staging import staging_dir
 from bigsvm.preparation.data_sets import resolve_data
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from tests.support.trainings import HANGS, environment, summary
 
 CONFIG = """

@@ -12,8 +12,9 @@ import zarr
 from bigsvm import cli
 from bigsvm.config.prepare_options import PrepareOptions, validate_options
 from bigsvm.core.errors import UserError
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.preparation.split import TestRowSampler
-from bigsvm.prepare import main, prepare
+from bigsvm.prepare import main
 from bigsvm.stores.fingerprint import fingerprint
 from bigsvm.stores.store import Dataset, open_dataset
 from tests.support.trainings import wait_until

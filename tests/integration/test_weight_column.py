@@ -14,7 +14,8 @@ from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
 from bigsvm.inspect import inspect
 from bigsvm.predict import main as predict
-from bigsvm.prepare import main, prepare
+from bigsvm.preparation.pipeline import prepare
+from bigsvm.prepare import main
 from bigsvm.stores.store import open_dataset
 from bigsvm.train import main as train
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from tests.support import bad_files as bad
 from tests.support.bad_case import NAN, Case
 

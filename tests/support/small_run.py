@@ -13,7 +13,7 @@ import yaml
 
 from bigsvm.config import PrepareOptions
 from bigsvm.models.model import Model
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.stores.store import open_dataset
 from tests.support.trainings import HANGS, REPOSITORY
 

@@ -6,7 +6,7 @@ import yaml
 
 from bigsvm import cli
 from bigsvm.config import PrepareOptions
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.tune import main
 
 SIGMAS, CS = [0.5, 2.0], [0.1, 1.0, 1000.0]

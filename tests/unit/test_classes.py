@@ -198,7 +198,7 @@ def test_a_run_goes_on_with_the_same_turns(schedule):
 def test_passes_are_divided_where_too_many_rows_wait(monkeypatch):
     x, y = digits(600)
     _, whole, _ = together(x, y, RBF, "block")
-    monkeypatch.setattr(in_turns, "ROWS", 30)
+    monkeypatch.setattr(in_turns, "PRODUCT_ROWS", 30)
     _, divided, _ = together(x, y, RBF, "block")
     assert divided.passes > whole.passes
     for one, other in zip(divided.classes, whole.classes, strict=True):

@@ -10,7 +10,7 @@ from bigsvm.export import export
 from bigsvm.inspect import inspect
 from bigsvm.models.evaluation import evaluate_snapshots
 from bigsvm.predict import predict
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.stores.store import open_dataset
 from tests.support.docstrings import described, gives_something, parameters, public_objects, section
 

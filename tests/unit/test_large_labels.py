@@ -15,7 +15,7 @@ from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import as_array, in_order, plain, same
 from bigsvm.models.model import Model
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.stores.store import open_dataset
 from tests.support.bad_files import about
 

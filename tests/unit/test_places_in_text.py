@@ -6,7 +6,7 @@ import pytest
 
 from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.readers import ReadOptions, open_reader
 from bigsvm.training.weights import _from_file
 

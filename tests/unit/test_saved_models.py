@@ -14,7 +14,7 @@ from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
 from bigsvm.kernels import Kernel
 from bigsvm.models.model import Model, load_model
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import open_dataset
 from bigsvm.training import snapshots as model_factory

@@ -11,7 +11,7 @@ import zarr
 from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
 from bigsvm.core.scaling import Scaling
-from bigsvm.prepare import prepare
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.stores.fingerprint import fingerprint, verified_fingerprint
 from bigsvm.stores.store import Dataset, open_dataset
 from bigsvm.stores.writer import StoreMetadata, StoreWriter

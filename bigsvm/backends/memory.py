@@ -9,9 +9,8 @@ from pathlib import Path
 
 import psutil
 
+from bigsvm.backends import COLUMN_BATCH, PRODUCT_ROWS
 from bigsvm.core.errors import UserError
-from bigsvm.solvers.column_cache import BATCH
-from bigsvm.solvers.problem import ROWS
 from bigsvm.stores.rows import CHUNK_BYTES
 from bigsvm.stores.store import Dataset
 
@@ -114,14 +113,14 @@ def plan_memory(
     # entries, at most 17 bytes per pattern (the last iterate of a hot set, and the sums of a
     # recomputed gradient), count as state: ten million patterns are to fit into 512 MiB.
     product = (8 * sums + weights) * dataset.n
-    coefficients = 8 * sums * min(ROWS, dataset.n)
+    coefficients = 8 * sums * min(PRODUCT_ROWS, dataset.n)
     held = _settled_resident_set() + _LATER if held is None else held
     available = limit - held - in_flight - product - coefficients
     # A gathered row is held twice while it is sent to a worker or laid out in a panel. Gathering
     # fewer than a chunk at a time would take more passes than there are chunks.
     row = 2 * 4 * dataset.d
-    fewest = max(BATCH, dataset.chunk_rows)
-    at_once = min(ROWS, dataset.n, max(fewest, (available - least) // 8 // row))
+    fewest = max(COLUMN_BATCH, dataset.chunk_rows)
+    at_once = min(PRODUCT_ROWS, dataset.n, max(fewest, (available - least) // 8 // row))
     available -= at_once * row
     if available < least:
         needed = limit - available + least

@@ -1,0 +1,204 @@
+"""Streaming raw files into a store."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bigsvm.config.prepare_options import PrepareOptions
+from bigsvm.core.errors import DISK_FULL, UserError
+from bigsvm.core.labels import Classes
+from bigsvm.core.progress import Progress, no_progress
+from bigsvm.core.scaling import Scaling, ScalingFit
+from bigsvm.files.staging import staging_dir
+from bigsvm.preparation.inputs import Input, check_source, open_inputs, with_source_defaults
+from bigsvm.preparation.sources import file_digests, source_files
+from bigsvm.preparation.spill import Spill
+from bigsvm.preparation.split import TrainTestSplit
+from bigsvm.stores.store import WEIGHT
+from bigsvm.stores.writer import StoreMetadata, StoreWriter, check_target
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `prepare` has made."""
+
+    store: Path
+    d: int
+    classes: Classes
+    counts: dict[str, tuple[int, ...]]  # part -> rows of each class
+    dropped: int
+    scaling: Scaling
+    weighted: bool
+    seconds: float
+
+    def __str__(self) -> str:
+        signs = (" (-1)", " (+1)") if len(self.classes) == 2 else [""] * len(self.classes)
+        lines = [
+            f"{part}: {sum(counts):,} rows x {self.d} features; "
+            + ", ".join(
+                f"{label} {count:,}{sign}"
+                for label, count, sign in zip(self.classes, counts, signs, strict=True)
+            )
+            for part, counts in self.counts.items()
+        ]
+        if self.dropped:
+            lines.append(f"dropped: {self.dropped:,} rows")
+        clip = "" if self.scaling.clip is None else f", clipped to {self.scaling.clip:g}"
+        lines.append(f"scaling: {self.scaling.kind}{clip}")
+        if self.weighted:
+            lines.append(f"weights: {WEIGHT}, beside the rows (--set model.sample_weight={WEIGHT})")
+        lines.append(f"written to {self.store} in {self.seconds:.1f} s")
+        return "\n".join(lines)
+
+
+def prepare(
+    source: str | Path,
+    store: Path,
+    options: PrepareOptions | None = None,
+    test_file: Path | None = None,
+    progress: Progress = no_progress,
+    overwrite: bool = False,
+) -> Summary:
+    """Stream `source` into `store`, which appears whole or not at all.
+
+    Parameters
+    ----------
+    source : str or Path
+        A named source (see `bigsvm.preparation.sources`), `synthetic`, or a file.
+    store : Path
+        The Zarr (`*.zarr`) or HDF5 (`*.h5`) store to make.
+    options : PrepareOptions
+    test_file : Path, optional
+        A file whose rows become the test set; otherwise the options may split one off.
+    progress : callable
+        Called with (what is being done, how much is done, how much in all or None).
+    overwrite : bool
+        Replace an existing store.
+
+    Returns
+    -------
+    Summary
+    """
+    begin = time.monotonic()
+    store = Path(store)
+    check_source(source)
+    options = with_source_defaults(source, options or PrepareOptions())
+    check_target(store, options.compression, overwrite)
+    with explain_full_disk(store), ExitStack() as stack:
+        folder = stack.enter_context(staging_dir(store, "spill"))
+        files = source_files(source, progress)
+        if test_file is not None:
+            files["test"] = Path(test_file)
+        inputs = open_inputs(source, options, files)
+        # Before they are read: rewritten meanwhile, they must not pass for what was read.
+        digests = file_digests(files, progress)
+        weighted = options.weight_column is not None
+        spills = {}
+        for part, data in inputs.items():
+            spills[part] = stack.enter_context(Spill(folder, part, data.reader.d, weighted))
+            spill_rows(data, spills[part], options, progress)
+        names = {part: data.name for part, data in inputs.items()}
+        test_rows = n_test_rows(spills["train"].n, options)
+        parts = TrainTestSplit(spills, test_rows, options.seed, options.positive, names)
+        scaling = fit_scaling(parts, options, progress)
+        about = StoreMetadata(
+            classes=parts.classes,
+            scaling=scaling,
+            feature_names=inputs["train"].reader.feature_names,
+            source=str(source),
+            files=digests,
+            prepare=options.model_dump(mode="json", exclude_none=True),
+        )
+        with StoreWriter(
+            store,
+            parts.rows,
+            parts.d,
+            about,
+            chunk_rows=options.chunk_rows,
+            compression=options.compression,
+            overwrite=overwrite,
+            weighted=weighted,
+        ) as writer:
+            done = 0
+            for part, x, codes, weight in parts.batches():
+                writer.append(part, scale_rows(x, scaling), codes, weight)
+                done += len(x)
+                progress("writing rows", done, sum(parts.rows.values()))
+    seconds = time.monotonic() - begin
+    known = (parts.d, parts.classes, parts.counts, parts.dropped, scaling, weighted)
+    return Summary(store, *known, seconds)
+
+
+def spill_rows(data: Input, spill: Spill, options: PrepareOptions, progress: Progress) -> None:
+    """Read all of `data` into `spill`."""
+    drop = None if options.drop_value == "none" else options.drop_value
+    for batch in data.reader.batches():
+        if options.scaling == "none" and options.clip is None:
+            too_large = np.abs(batch.x) > FLOAT32_MAX
+            if too_large.any():
+                row, column = np.argwhere(too_large)[0]
+                raise UserError(
+                    f"{data.name}, {batch.location(row)}, feature {column + 1}: "
+                    f"{batch.x[row, column]:g} does not fit into float32; use --scaling or --clip"
+                )
+        spill.append(batch, drop, data.name)
+        progress(f"reading rows of {Path(data.name).name}", spill.n, None)
+    if spill.n == 0:
+        dropped = f" ({spill.dropped} were dropped)" if spill.dropped else ""
+        raise UserError(f"{data.name}: no rows are left{dropped}")
+
+
+def n_test_rows(n: int, options: PrepareOptions) -> int:
+    """How many of n rows go to the test set."""
+    test_rows = options.test_rows or 0
+    if options.test_fraction is not None:
+        test_rows = max(1, round(n * options.test_fraction))
+    if test_rows >= n:
+        raise UserError(f"{test_rows} test rows of {n} leave none to train on; take fewer")
+    return test_rows
+
+
+def fit_scaling(parts: TrainTestSplit, options: PrepareOptions, progress: Progress) -> Scaling:
+    """Fit the scaling on the training rows only."""
+    collected = ScalingFit(parts.d)
+    if options.scaling != "none":
+        for part, x, *_ in parts.batches():
+            if part == "train":
+                collected.add(x)
+                progress("fitting the scaling", collected.count, parts.rows["train"])
+    return collected.finish(options.scaling, options.clip)
+
+
+def scale_rows(x: np.ndarray, scaling: Scaling) -> np.ndarray:
+    """The rows as they are stored: float32, all finite."""
+    rows = scaling.apply(x)
+    if not np.isfinite(rows).all():
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        raise UserError(
+            f"feature {column + 1}: the value {x[row, column]:g}, scaled, does not fit into "
+            "float32; use --clip"
+        )
+    return rows
+
+
+@contextmanager
+def explain_full_disk(store: Path) -> Iterator[None]:
+    """Say what was being written when there was no space left."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno in DISK_FULL:
+            raise OSError(
+                problem.errno,
+                f"no room is left there ({os.strerror(problem.errno)}); besides the store, 8 bytes "
+                "a value are needed for a while",
+                str(store),
+            ) from problem
+        raise
