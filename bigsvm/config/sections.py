@@ -198,6 +198,9 @@ class ModelConfig(Section):
     class_weight : "balanced", or label -> factor of C
     intercept : float
         The constant added to the kernel; 0 for a decision without intercept.
+    threshold : {"zero", "balanced", "accuracy"}
+        Of two classes: where the decision changes sides. At 0, or where the training rows come out
+        best, with every class counting alike (balanced) or every row; fitted at every snapshot.
     rounds, reweight
         Of `rwsvm`.
     """
@@ -207,6 +210,7 @@ class ModelConfig(Section):
     C_scale: Literal["plain", "normalized"] = "plain"
     kernel: KernelConfig
     intercept: float = Field(default=0.0, ge=0)
+    threshold: Literal["zero", "balanced", "accuracy"] = "zero"
     weights: str | None = None
     sample_weight: str | None = None
     class_weight: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0)]] | None = None

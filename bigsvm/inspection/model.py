@@ -39,6 +39,7 @@ def model_facts(path: Path) -> dict[str, Any]:
         "C": recorded["C"],
         "kernel": kernel_facts(model.kernel),
         "intercept": _intercept(model),
+        **({"threshold": model.threshold} if model.threshold else {}),
         **_class_facts(model),
         "features": model.n_features,
         "feature_names": names,

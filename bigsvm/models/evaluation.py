@@ -2,10 +2,10 @@
 
 import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,8 @@ class Row(Scores):
     n_working: int
     confusion: Confusion | None = None  # of more than two classes
     majority: "Majority | None" = None
+    threshold: float = 0.0
+    at_zero: Scores | None = None  # where the threshold is another
 
     def line(self) -> str:
         """For people: percentages, aligned under `HEADING`."""
@@ -62,10 +64,26 @@ class Row(Scores):
             f"{self.iteration:>11,}"
             + "".join(shown)
             + f"{self.n_support:>11,}{self.n_working:>11,}"
+            + self._beside()
         )
+
+    def _beside(self) -> str:
+        """What the threshold 0 would give, where the model has another."""
+        if self.at_zero is None:
+            return ""
+        zero = self.at_zero
+        return f"  at 0: {100 * zero.accuracy:.2f} %, balanced {100 * zero.balanced_accuracy:.2f} %"
+
+    def cells(self) -> dict[str, object]:
+        """The columns of evaluation.csv; those of the threshold 0 where the model has another."""
+        found: dict[str, object] = {name: getattr(self, name) for name in COLUMNS}
+        zero = self.at_zero or self
+        at_zero = (self.threshold, zero.accuracy, zero.balanced_accuracy)
+        return found | dict(zip(COLUMNS_OF_THRESHOLDS, at_zero, strict=True))
 
 
 COLUMNS = ("iteration", *(field.name for field in fields(Scores)), "n_support", "n_working")
+COLUMNS_OF_THRESHOLDS = ("threshold", "accuracy_at_zero", "balanced_accuracy_at_zero")
 HEADING = (
     f"{'iteration':>11}{'accuracy':>9}{'balanced':>9}{'F1':>9}{'AUC':>9}"
     f"{'support':>11}{'working':>11}"
@@ -117,7 +135,8 @@ def _one_pass(
     from bigsvm.models.model import load_model
     from bigsvm.models.scoring import Scorer, decided, pieces_of
 
-    facts: list[dict[str, int]] = []
+    facts: list[dict[str, Any]] = []
+    thresholds: list[float] = []
 
     def models() -> "Iterator[Model]":
         for path in paths:
@@ -125,6 +144,7 @@ def _one_pass(
             _check_same_training(path, model, first)
             facts.append({key: _recorded(path, model, key) for key in ("iteration", "n_working")})
             facts[-1]["n_support"] = model.n_support
+            thresholds.append(model.threshold)
             yield model
 
     scorer = Scorer(models())
@@ -136,11 +156,13 @@ def _one_pass(
     codes = dataset.labels()
     majority = majority_of(codes, first.classes)
     rows = []
-    for values, fact in zip(decisions, facts, strict=True):
+    for values, fact, threshold in zip(decisions, facts, thresholds, strict=True):
         if len(first.classes) == 2:
-            rows.append(
-                Row(**asdict(scores_of(codes, values)), **fact, confusion=None, majority=majority)
-            )
+            zero = scores_of(codes, values)
+            scores = scores_of(codes, values, threshold) if threshold else zero
+            at_zero = zero if threshold else None
+            shown = Row(**asdict(scores), **fact, majority=majority, confusion=None)
+            rows.append(replace(shown, threshold=threshold, at_zero=at_zero))
         else:
             scores, counts = scores_of_classes(codes, values)
             confusion = Confusion(first.classes, counts)
@@ -172,8 +194,10 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
     """Write evaluation.csv, whole or not at all."""
     with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows([getattr(row, name) for name in COLUMNS] for row in rows)
+        fitted = any(row.threshold for row in rows)
+        columns = (*COLUMNS, *COLUMNS_OF_THRESHOLDS) if fitted else COLUMNS
+        writer.writerow(columns)
+        writer.writerows([row.cells()[name] for name in columns] for row in rows)
 
 
 def write_confusion(path: Path, confusion: Confusion) -> None:

@@ -61,7 +61,11 @@ def final_scores(model: Model, test: Spec) -> dict[str, Any]:
                 pairs += model.places_of(decision)
                 confusion += np.bincount(pairs, minlength=count * count).reshape(count, count)
     majority = majority_of(codes, model.classes)
-    scores = scores_of(codes, values) if count == 2 else scores_from_confusion(confusion)
+    scores = (
+        scores_of(codes, values, model.threshold)
+        if count == 2
+        else scores_from_confusion(confusion)
+    )
     return {
         "accuracy": scores.accuracy,
         "balanced_accuracy": scores.balanced_accuracy,

@@ -108,7 +108,7 @@ def _rho(model: Model) -> list[float]:
     """What LIBSVM subtracts from the value of each pair."""
     shifts = model.shifts
     if len(shifts) == 1:
-        return [0.0 - shifts[0]]
+        return [model.threshold - shifts[0]]
     pairs = range(len(shifts))
     return [shifts[j] - shifts[i] for i in pairs for j in pairs if i < j]
 

@@ -19,6 +19,7 @@ from bigsvm.models.named_rows import as_rows
 FORMAT = "bigsvm model 1"
 WITH_INTERCEPT = "bigsvm model 2"  # another name: those who know no intercept must not read it
 MANY_CLASSES = "bigsvm model 3"  # of more than two classes, with or without intercepts
+WITH_THRESHOLD = "bigsvm model 4"  # of two classes, with or without an intercept
 Intercept = float | tuple[float, ...]
 _ROWS_AT_A_TIME = 65_536
 
@@ -42,13 +43,16 @@ class Model:
     kernel : dict
         Name and parameters.
     classes : tuple
-        Original labels of f < 0 and of f >= 0; or one for each f.
+        Original labels of f < threshold and of f >= threshold; or one for each f.
     scaling : Scaling or None
         What `prepare` did to the training data; `decision_function` does the same to raw rows.
     about : dict
         Where it came from: algorithm, C, iteration, n_working, source, fingerprint, ...
     intercept : float or tuple
         0 unless trained with `model.intercept`; of more than two classes one for each.
+    threshold : float
+        Of two classes: the decision value from which on a row is of the second one; 0 unless
+        fitted to the training rows (`model.threshold`).
     """
 
     support_vectors: np.ndarray
@@ -59,6 +63,7 @@ class Model:
     scaling: Scaling | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
     intercept: Intercept = 0.0
+    threshold: float = 0.0
 
     def __repr__(self) -> str:
         return (
@@ -139,6 +144,8 @@ class Model:
         """What the file is called; one without news is as it always was."""
         if len(self.classes) > 2:
             return MANY_CLASSES
+        if self.threshold:
+            return WITH_THRESHOLD
         return WITH_INTERCEPT if self.intercept else FORMAT
 
     @property
@@ -179,8 +186,7 @@ class Model:
         """
         return as_array(self.classes)[self.places_of(decision)]
 
-    @staticmethod
-    def places_of(decision: np.ndarray) -> np.ndarray:
+    def places_of(self, decision: np.ndarray) -> np.ndarray:
         """The class that decision values stand for, by its number in `classes`.
 
         Parameters
@@ -193,7 +199,7 @@ class Model:
         (rows,) int array
         """
         if decision.ndim == 1:
-            return (decision >= 0).astype(int)
+            return (decision >= self.threshold).astype(int)
         return decision.argmax(axis=1)
 
     def save(self, path: Path | str) -> None:
@@ -221,7 +227,8 @@ def write_model(model: Model, support_vectors: np.ndarray | RowChunks, path: Pat
 
     One that is not finite is refused: a good one may be there, under the same name.
     """
-    if not (np.isfinite(model.dual_coef).all() and np.isfinite(model.intercept).all()):
+    numbers = (model.dual_coef, np.asarray(model.intercept), np.asarray(model.threshold))
+    if not all(np.isfinite(values).all() for values in numbers):
         raise UserError(f"{path}: is not written, for a coefficient of the model is not finite")
     if isinstance(support_vectors, np.ndarray) and not np.isfinite(support_vectors).all():
         raise UserError(f"{path}: is not written, for a support vector is not finite")
@@ -237,6 +244,7 @@ def write_model(model: Model, support_vectors: np.ndarray | RowChunks, path: Pat
         "scaling": model.scaling.to_json() if model.scaling else None,
         "about": dict(model.about),
         **({"intercept": model.intercept} if model.intercept else {}),
+        **({"threshold": model.threshold} if model.threshold else {}),
     }
     write_tensors(path, arrays, about)
 
@@ -254,11 +262,10 @@ def load_model(path: Path | str) -> Model:
     """
     path = Path(path)
     arrays, about = read_tensors(path)
-    if about.get("format") not in (FORMAT, WITH_INTERCEPT, MANY_CLASSES):
+    if about.get("format") not in (FORMAT, WITH_INTERCEPT, MANY_CLASSES, WITH_THRESHOLD):
         raise UserError(
-            f"{path}: is {about.get('format', 'something else')!r}, not {FORMAT!r}, "
-            f"{WITH_INTERCEPT!r} or {MANY_CLASSES!r}; use it with the version of bigsvm that wrote "
-            "it, or train again"
+            f"{path}: is {about.get('format', 'something else')!r}, not {FORMAT!r} to "
+            f"{WITH_THRESHOLD!r}; use it with the version of bigsvm that wrote it, or train again"
         )
     try:
         return _model_of(arrays, about)
@@ -299,13 +306,16 @@ def _model_of(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Mod
     if scaling and not scaling.offset.shape == scaling.scale.shape == rows.shape[1:]:
         raise ValueError("its scaling is of another number of features")
     intercept = _intercept_of(about, len(classes))
-    return Model(
-        rows, coef, index, about["kernel"], classes, scaling, dict(about["about"]), intercept
-    )
+    threshold = float(about["threshold"]) if about["format"] == WITH_THRESHOLD else 0.0
+    if not np.isfinite(threshold):
+        raise ValueError("its threshold is not finite")
+    found = dict(about["about"])
+    return Model(rows, coef, index, about["kernel"], classes, scaling, found, intercept, threshold)
 
 
 def _intercept_of(about: Mapping[str, Any], classes: int) -> Intercept:
-    if about["format"] == FORMAT or (about["format"] == MANY_CLASSES and "intercept" not in about):
+    optional = about["format"] in (MANY_CLASSES, WITH_THRESHOLD)
+    if about["format"] == FORMAT or (optional and "intercept" not in about):
         return 0.0
     found = about["intercept"]
     intercept = float(found) if classes == 2 else tuple(float(value) for value in found)

@@ -77,7 +77,7 @@ def onnx_model(model: Model) -> ModelProto:
         + (
             "The largest decision value decides."
             if many
-            else "decision >= 0 means the second class."
+            else f"decision >= {model.threshold!r} means the second class."
         )
     )
     onnx.helper.set_model_props(made, _metadata(model))
@@ -100,7 +100,7 @@ _LINEAR = "without = MatMul (x, weights)"
 # Of two classes there is one column of decision values; of more, one for each.
 _SIGN = """
     decision = Squeeze (decisions, one)
-    sign = GreaterOrEqual (decision, zero)
+    sign = GreaterOrEqual (decision, threshold)
     position = Cast <to = 7> (sign)
 """
 _LARGEST = """
@@ -229,6 +229,7 @@ def _constants(kernel: Kernel, model: Model) -> dict[str, np.ndarray]:
     effective = as_computed(kernel)
     values: dict[str, Any] = {
         "zero": 0.0,
+        "threshold": model.threshold,
         "intercept": model.intercept,
         "gamma": effective.gamma,
         "minus_two": -2.0,

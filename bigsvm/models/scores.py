@@ -19,9 +19,9 @@ class Scores:
     auc: float
 
 
-def scores_of(signs: np.ndarray, decisions: np.ndarray) -> Scores:
-    """The scores of decision values against signs in {-1, +1}; a decision >= 0 means +1."""
-    positive, chosen = signs > 0, decisions >= 0
+def scores_of(signs: np.ndarray, decisions: np.ndarray, threshold: float = 0.0) -> Scores:
+    """The scores of decisions against signs in {-1, +1}; one from the threshold on means +1."""
+    positive, chosen = signs > 0, decisions >= threshold
     hits = int(np.count_nonzero(positive & chosen))
     misses = int(np.count_nonzero(positive)) - hits
     false_alarms = int(np.count_nonzero(chosen)) - hits

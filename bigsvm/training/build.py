@@ -35,6 +35,7 @@ from bigsvm.training.finished import check_unfinished
 from bigsvm.training.loop import Schedule, Training
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.snapshots import SnapshotWriter
+from bigsvm.training.threshold import Rule
 from bigsvm.training.weights import Weights, bytes_a_pattern, read_weights
 
 
@@ -57,6 +58,7 @@ def build_training(
     check_chunk_size(solver.memory_limit, dataset)
     fingerprint = verified_fingerprint(dataset)
     reweighting = _reweighting(config, dataset)
+    threshold = _threshold_rule(config, dataset)
     identity = {
         "data": fingerprint[:16],
         "rows": dataset.n,
@@ -96,6 +98,7 @@ def build_training(
     if saved:
         display.log(f"going on at iteration {state.iteration:,}, from {run_dir.checkpoints}")
     about = {"algorithm": model.algorithm, "C": identity["C"], "fingerprint": fingerprint}
+    about |= {} if threshold == "zero" else {"threshold_rule": threshold}
     about |= {key: value for key, value in weights.identity.items() if value is not None}
     return Training(
         problem,
@@ -106,7 +109,7 @@ def build_training(
         run_dir,
         checkpoints,
         display,
-        SnapshotWriter(dataset, backend, asdict(kernel), about),
+        SnapshotWriter(dataset, backend, asdict(kernel), about, threshold),
         lambda: graceful_exit() or (cluster is not None and cluster.loss is not None),
         saved.seconds if saved else 0.0,
         began,
@@ -164,6 +167,7 @@ def _identity_of_model(
         "hot_set": solver.hot_set if solver.schedule == "block" else None,
         "arithmetic": ARITHMETIC,
         "intercept": model.intercept or None,
+        "threshold": None if model.threshold == "zero" else model.threshold,
         **weights.identity,
         # What ends a round decides about the next one. More rounds may always follow.
         "reweight": model.reweight.model_dump() if rounds else None,
@@ -182,6 +186,16 @@ def _reweighting(config: Config, dataset: Dataset) -> Reweighting | None:
             "(`positive` in data.train)"
         )
     return Reweighting(model.rounds, **model.reweight.model_dump())
+
+
+def _threshold_rule(config: Config, dataset: Dataset) -> Rule:
+    rule = config.model.threshold
+    if rule != "zero" and len(dataset.classes) > 2:
+        raise UserError(
+            f"model.threshold = {rule}: is for two classes, and {dataset.path} has "
+            f"{len(dataset.classes)}, of which the largest decision value decides; leave it out"
+        )
+    return rule
 
 
 def _backend(

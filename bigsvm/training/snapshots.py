@@ -11,6 +11,7 @@ import numpy as np
 from bigsvm.backends.products import GatheredRows
 from bigsvm.core.arrays import RowChunks
 from bigsvm.models.model import Intercept, Model, write_model
+from bigsvm.training.threshold import Rule, threshold_at
 
 if TYPE_CHECKING:
     from bigsvm.backends import Backend
@@ -32,10 +33,12 @@ class SnapshotWriter:
         backend: Backend,
         kernel: Mapping[str, Any],
         about: Mapping[str, Any],
+        threshold: Rule = "zero",
     ) -> None:
         self._dataset = dataset
         self._backend = backend
         self._kernel = kernel
+        self._threshold = threshold
         self._about = dict(about) | {
             "source": Path(dataset.source).name,
             "feature_names": dataset.feature_names,
@@ -66,6 +69,7 @@ class SnapshotWriter:
             | {"iteration": state.iteration, "n_working": state.n_working}
             | ({} if relative_gap is None else {"relative_gap": relative_gap}),
             _shift(problem.intercept * coef.sum(axis=-1)),
+            0.0 if self._threshold == "zero" else threshold_at(state, problem, self._threshold),  # type: ignore[arg-type]
         )
         step = max(1, _PIECE_BYTES // (4 * self._backend.d))
         rows: RowChunks = GatheredRows(self._backend, support, step, self._dataset.chunk_rows)
