@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from real_table import command, magic_table
-from trainings import REPOSITORY, environment
 
 from bigsvm import cli, load_model
 from bigsvm.core.errors import UserError
 from bigsvm.models.model import Model
 from bigsvm.stores.store import open_dataset
 from bigsvm.training.threshold import fit_threshold
+from tests.support.real_table import command, magic_table
+from tests.support.trainings import REPOSITORY, environment
 
 
 def score(above: np.ndarray, below: np.ndarray, t: float, rule: str) -> float:
