@@ -81,7 +81,7 @@ def train(
     """Train as configured in the run directory `path`; return the status."""
     from bigsvm.backends.memory import check_chunk_size
     from bigsvm.cluster.start import connect
-    from bigsvm.core.labels import sums_of
+    from bigsvm.core.labels import n_outputs_for
     from bigsvm.models.final_scores import final_scores
     from bigsvm.models.model import load_model
     from bigsvm.models.scoring import open_test_set
@@ -108,7 +108,7 @@ def train(
         open_display(
             TimeLeft(
                 solver.stop_rule,
-                solver.max_iterations * sums_of(dataset.classes),
+                solver.max_iterations * n_outputs_for(dataset.classes),
                 solver.time_limit,
             )
         ) as display,

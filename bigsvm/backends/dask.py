@@ -38,7 +38,7 @@ class DaskBackend:
     cluster : Cluster
     memory_limit : int
         Bytes for the process of each worker.
-    sums : int
+    n_outputs : int
         How many a pass makes of every kernel value: they take memory, too.
     rows_at_once : int
         See `Backend`.
@@ -58,7 +58,7 @@ class DaskBackend:
         kernel: Kernel,
         cluster: Cluster,
         memory_limit: int,
-        sums: int = 1,
+        n_outputs: int = 1,
         rows_at_once: int = 2**15,
     ) -> None:
         self.n, self.d = dataset.n, dataset.d
@@ -70,7 +70,7 @@ class DaskBackend:
         self._kernel = kernel
         self._cluster = cluster
         self._memory_limit = memory_limit
-        self._sums = sums
+        self._n_outputs = n_outputs
         self._seen = worker.probe(store)
         cluster.examine(lambda seen: worker.mismatch(seen, self._seen, store), worker.probe, store)
 
@@ -180,7 +180,7 @@ class DaskBackend:
         checksums = {span: seen for span, seen in chunks if span[0] < stop and span[1] > start}
         return RowShard(
             self._store, self._seen, checksums, self._kernel, start, stop, self._memory_limit,
-            threads, self._sums,
+            threads, self._n_outputs,
         )  # fmt: skip
 
 

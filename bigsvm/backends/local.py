@@ -10,7 +10,7 @@ from bigsvm import kernels
 from bigsvm.backends import KernelCounter
 from bigsvm.backends.products import add_products, as_2d
 from bigsvm.core.arrays import RowChunks
-from bigsvm.core.threads import available_threads, threads
+from bigsvm.core.threads import available_threads, use_threads
 from bigsvm.kernels import LANES, Block, Kernel, block_of
 from bigsvm.stores.rows import prefetch_map
 from bigsvm.stores.store import Dataset
@@ -56,7 +56,7 @@ class LocalBackend:
             for block in prefetch_map(
                 lambda span: block_of(dataset.read(*span), span[0]),
                 spans[:fitting],
-                dataset.readers,
+                dataset.n_readers,
             )
         }
 
@@ -79,7 +79,7 @@ class LocalBackend:
     def columns(self, rows: np.ndarray, out: np.ndarray, slots: np.ndarray) -> None:
         """See `Backend`."""
         self.kernel_values.add_columns(rows, self.n)
-        with threads(self._threads):
+        with use_threads(self._threads):
             for block in self._blocks():
                 kernels.columns(self._kernel, block, rows, out, slots)
 
@@ -95,12 +95,12 @@ class LocalBackend:
         self, rows: np.ndarray | RowChunks, coef: np.ndarray, sums: np.ndarray
     ) -> None:
         """Add those of `matvec` for coefficients (q, sums) to others, of rows before these."""
-        with threads(self._threads):
+        with use_threads(self._threads):
             add_products(self._kernel, self._blocks, rows, coef, sums)
 
     def add_linear(self, weights: np.ndarray, sums: np.ndarray) -> None:
         """The same for weight vectors (sums, d) of the linear kernel."""
-        with threads(self._threads):
+        with use_threads(self._threads):
             for block in self._blocks():
                 kernels.linear_products(block, weights, sums)
 
@@ -118,7 +118,7 @@ class ChunkStream:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        chunk_rows, d, readers = dataset.chunk_rows, dataset.d, dataset.readers
+        chunk_rows, d, readers = dataset.chunk_rows, dataset.d, dataset.n_readers
         # One block is computed while each reader fills another.
         shape = (-(-chunk_rows // LANES), d, LANES)
         self._panels = [np.zeros(shape, np.float32) for _ in range(readers + 1)]
@@ -129,7 +129,7 @@ class ChunkStream:
     def blocks(self, spans: list[tuple[int, int]]) -> Iterator[Block]:
         """The chunks at `spans` one after the other; each is gone when the next is asked for."""
         wanted = zip(spans, cycle(self._panels), strict=False)
-        yield from prefetch_map(lambda item: self._load(*item), wanted, self._dataset.readers)
+        yield from prefetch_map(lambda item: self._load(*item), wanted, self._dataset.n_readers)
 
     def _load(self, span: tuple[int, int], panels: np.ndarray) -> Block:
         space = self._spaces.get()

@@ -75,7 +75,7 @@ def check_chunk_size(limit: int, dataset: Dataset) -> None:
     All rows are read and checked once before a training is planned; each reader then holds one
     chunk as it is stored, and decoded. For chunks of an ordinary size `plan_memory` is stricter.
     """
-    needed = resident_set() + 2 * dataset.readers * _chunk_bytes(dataset)
+    needed = resident_set() + 2 * dataset.n_readers * _chunk_bytes(dataset)
     if needed > limit and _chunk_bytes(dataset) > 4 * CHUNK_BYTES:
         raise UserError(
             f"solver.memory_limit = {limit / 2**20:.0f} MiB is too small for {dataset.path}: its "
@@ -90,7 +90,7 @@ def plan_memory(
     hot_rows: int = 0,
     weights: int = 0,
     *,
-    sums: int = 1,
+    n_outputs: int = 1,
     held: int | None = None,
     name: str = "solver.memory_limit",
 ) -> MemoryPlan:
@@ -98,13 +98,13 @@ def plan_memory(
 
     First come the chunks in flight: the one being computed, for each reader the block it fills, its
     rows, and the stored bytes both raw and decoded, and the rows a model takes from a chunk. Then
-    the result of a pass, `sums` numbers per pattern, and the rows gathered for it. Of the rest, up
-    to half holds data, because reading it again costs more than recomputing columns. The remainder
-    is the solver's: at least two kernel columns, or a hot set of `hot_rows` rows. `weights` is the
-    size of the pattern weights, in bytes per pattern.
+    the result of a pass, `n_outputs` numbers per pattern, and the rows gathered for it. Of the
+    rest, up to half holds data, because reading it again costs more than recomputing columns. The
+    remainder is the solver's: at least two kernel columns, or a hot set of `hot_rows` rows.
+    `weights` is the size of the pattern weights, in bytes per pattern.
     """
     chunk = _chunk_bytes(dataset)
-    in_flight = (2 + 4 * dataset.readers) * chunk
+    in_flight = (2 + 4 * dataset.n_readers) * chunk
     whole = 4 * (dataset.n + dataset.chunk_rows) * dataset.d
     # A row of the hot set is held twice, as gathered and in a panel; its columns are short.
     hot = min(hot_rows, dataset.n)
@@ -112,8 +112,8 @@ def plan_memory(
     # The result of a pass, before it is added to the gradient. Other arrays that briefly have n
     # entries, at most 17 bytes per pattern (the last iterate of a hot set, and the sums of a
     # recomputed gradient), count as state: ten million patterns are to fit into 512 MiB.
-    product = (8 * sums + weights) * dataset.n
-    coefficients = 8 * sums * min(PRODUCT_ROWS, dataset.n)
+    product = (8 * n_outputs + weights) * dataset.n
+    coefficients = 8 * n_outputs * min(PRODUCT_ROWS, dataset.n)
     held = _settled_resident_set() + _LATER if held is None else held
     available = limit - held - in_flight - product - coefficients
     # A gathered row is held twice while it is sent to a worker or laid out in a panel. Gathering
@@ -133,5 +133,5 @@ def plan_memory(
         )
     resident = min(whole, available // 2, available - least)
     if resident == whole:  # then chunks are in flight only before training and for a model
-        available += (1 + 2 * dataset.readers) * chunk
+        available += (1 + 2 * dataset.n_readers) * chunk
     return MemoryPlan(resident, available - resident, at_once)

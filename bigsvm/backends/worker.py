@@ -43,7 +43,7 @@ class RowShard:
     start, stop : int
     memory_limit, threads : int
         Of the worker's process.
-    sums : int
+    n_outputs : int
         How many a pass makes of every kernel value.
     """
 
@@ -55,7 +55,7 @@ class RowShard:
     stop: int
     memory_limit: int
     threads: int
-    sums: int = 1
+    n_outputs: int = 1
 
 
 class _Part(Dataset):
@@ -185,7 +185,7 @@ def _served(shard: RowShard) -> LocalBackend:
             whole = undo.enter_context(open_dataset(shard.store, with_labels=False))
             part = _Part(whole, shard.start, shard.stop)
             part.verify_against(shard.checksums)
-            plan = plan_memory(shard.memory_limit, part, sums=shard.sums)
+            plan = plan_memory(shard.memory_limit, part, n_outputs=shard.n_outputs)
             for_data = 3 * (plan.resident + plan.solver) // 4  # the rest: columns, sums, moved rows
             threads = min(shard.threads, available_threads())
             _kept = shard, part, LocalBackend(part, shard.kernel, for_data, threads)

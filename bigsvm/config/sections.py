@@ -10,7 +10,7 @@ from bigsvm.config.prepare_options import PrepareOptions
 from bigsvm.config.tune_options import TuneOptions
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.core.urls import is_url, reject_credentials
-from bigsvm.core.yaml_dialect import to_yaml
+from bigsvm.core.yaml_dialect import dump_yaml
 
 # The default of `solver.tolerance` and of BigSVC's `tol`: the gap, as a share of the margin a'Qa.
 TOLERANCE = 0.01
@@ -359,4 +359,4 @@ class Config(Section):
     def to_yaml(self) -> str:
         """The config as YAML, defaults included; loading it gives the same config."""
         values = self.model_dump(mode="json", exclude={"tune"} if self.tune is None else None)
-        return to_yaml(values)
+        return dump_yaml(values)

@@ -1,6 +1,6 @@
-"""Labels: from whatever values the data has to the codes of its classes, and back.
+"""Labels: encoding the values found in data as the codes of classes, and decoding them.
 
-Of two classes the codes are -1 and +1; of more they are 0, 1, 2, ...
+Two classes have the codes -1 and +1; more classes have 0, 1, 2, ...
 """
 
 from collections.abc import Collection, Mapping
@@ -14,37 +14,37 @@ from bigsvm.core.errors import UserError
 Label = str | int | float
 Classes = tuple[Label, ...]  # the original labels, in the order of their codes
 
-REST = "rest"  # stands for -1 when one label is set against several others
-# What a store or model of two classes says where the first is really called so.
+REST = "rest"  # the class -1 when one label is trained against several others
+# Recorded by a store or model of two classes if the data itself has the label "rest".
 REST_IS_A_LABEL = "rest_is_a_label"
-MOST_VALUES = 1000  # more different labels than this can only be a wrong column
+MAX_CLASSES = 1000  # more distinct labels than this mean that the column is wrong
 
 
 class RealRest(str):
-    """The label of rows that are really called "rest", and stand for no others."""
+    """The label "rest" of the data itself, as opposed to `REST`."""
 
 
-def plain(value: Any) -> Label:
-    """A label as Python and JSON know it: text, or an int where the number is whole."""
+def to_label(value: Any) -> Label:
+    """A value as a label that JSON can hold: text, or a number, as an int if it is whole."""
     if isinstance(value, bytes):
-        value = text_of(value)
+        value = decode_text(value)
     if isinstance(value, str):
         return RealRest(value) if value == REST else str(value)
-    if isinstance(value, int | np.integer):  # not by way of a float, which has 53 bits
+    if isinstance(value, int | np.integer):  # not through a float, which has only 53 bits
         return int(value)
     number = float(value)
     return int(number) if number.is_integer() and abs(number) < 2**63 else number
 
 
-def text_of(label: bytes) -> str:
-    """The text of a label, in whichever of the two common encodings it is."""
+def decode_text(label: bytes) -> str:
+    """Decode the text of a label as UTF-8, or as Latin-1 if that fails."""
     try:
         return label.decode()
     except UnicodeDecodeError:
         return label.decode("latin-1")
 
 
-def as_array(classes: Classes) -> np.ndarray:
+def classes_array(classes: Classes) -> np.ndarray:
     """The labels as an array that holds each of them exactly."""
     if any(isinstance(label, str) for label in classes):
         return np.array([str(label) for label in classes])
@@ -58,7 +58,7 @@ def as_array(classes: Classes) -> np.ndarray:
 
 
 def check_label(label: Any) -> None:
-    """A ValueError where something can be no label: a model may come from anybody."""
+    """Raise ValueError for a value that cannot be a label: a model file may not be trustworthy."""
     if isinstance(label, float) and isfinite(label):
         return
     whole = isinstance(label, int) and not isinstance(label, bool)
@@ -72,8 +72,8 @@ def check_label(label: Any) -> None:
     raise ValueError(f"{str(label)[:50]!r} is no label")
 
 
-def distinct(labels: np.ndarray, where: str) -> dict[Any, Label]:
-    """Each different value in `labels` with its plain form; `where` is for messages."""
+def distinct_labels(labels: np.ndarray, where: str) -> dict[Any, Label]:
+    """Map each distinct value in `labels` to its label; `where` is for messages."""
     if labels.dtype.kind in "biuf":
         values = np.unique(labels).tolist()
         missing = [value for value in values if isinstance(value, float) and not isfinite(value)]
@@ -84,9 +84,9 @@ def distinct(labels: np.ndarray, where: str) -> dict[Any, Label]:
         raise UserError(f"{where}: labels of type {labels.dtype} are neither numbers nor text")
     if missing:
         raise UserError(f"{where}: a label is {missing[0]}; give every row a label")
-    if len(values) > MOST_VALUES:
-        raise too_many(values, where)
-    found = {value: plain(value) for value in values}
+    if len(values) > MAX_CLASSES:
+        raise too_many_labels(values, where)
+    found = {value: to_label(value) for value in values}
     if len(set(found.values())) < len(found):
         raise UserError(
             f"{where}: two different labels are the same text in UTF-8 and in Latin-1; use one "
@@ -98,29 +98,31 @@ def distinct(labels: np.ndarray, where: str) -> dict[Any, Label]:
 def choose_classes(
     values: Collection[Label], positive: Label | None, where: str, rows: int | None = None
 ) -> Classes:
-    """The classes in the order of their codes: the smaller label first; or the rest and `positive`.
+    """The classes in the order of their codes: sorted labels, or `REST` and `positive`.
 
-    With `positive` there are two, whatever the number of labels. More than two in fewer than twice
-    as many `rows` are no classes.
+    With `positive` there are two classes, however many labels there are. Without it, more than two
+    labels are rejected if `rows` is less than twice their number: the column is probably wrong.
     """
     if positive is not None:
-        chosen = [value for value in values if same(value, positive)]
+        chosen = [value for value in values if same_label(value, positive)]
         if not chosen:
-            raise UserError(f"{where}: no row has the positive label {positive!r}; {seen(values)}")
+            found = describe_labels(values)
+            raise UserError(f"{where}: no row has the positive label {positive!r}; {found}")
         others = [value for value in values if value != chosen[0]]
         if len(others) > 1 and chosen[0] == REST:
             raise UserError(
-                f"{where}: the positive label {REST!r} is what all others together are called; "
+                f"{where}: the positive label {REST!r} is also the name for all other labels; "
                 "rename it"
             )
         if others:
             return (others[0] if len(others) == 1 else REST), chosen[0]
     if len(values) < 2:
-        raise UserError(f"{where}: there is one class only; {seen(values)}; two are needed")
+        found = describe_labels(values)
+        raise UserError(f"{where}: there is one class only; {found}; two are needed")
     few_rows = rows is not None and len(values) > 2 and 2 * len(values) > rows
-    if len(values) > MOST_VALUES or few_rows:
-        raise too_many(values, where, rows)
-    return tuple(in_order(values))
+    if len(values) > MAX_CLASSES or few_rows:
+        raise too_many_labels(values, where, rows)
+    return tuple(sorted_labels(values))
 
 
 def has_rest(classes: Classes) -> bool:
@@ -129,60 +131,59 @@ def has_rest(classes: Classes) -> bool:
 
 
 def classes_to_json(classes: Classes) -> dict[str, Any]:
-    """As a store or model keeps them; only a real "rest" needs a word more."""
+    """The classes as a store or model records them; a `RealRest` needs a second key."""
     real = len(classes) == 2 and isinstance(classes[0], RealRest)
     return {"classes": list(classes)} | ({REST_IS_A_LABEL: True} if real else {})
 
 
 def classes_from_json(about: Mapping[str, Any]) -> Classes:
-    """The classes that a store or model has kept."""
+    """The classes that a store or model has recorded."""
     classes = tuple(about["classes"])
     return (RealRest(REST), *classes[1:]) if about.get(REST_IS_A_LABEL) is True else classes
 
 
-def codes_of(classes: Classes) -> np.ndarray:
-    """The codes of the classes, of the type that labels are stored in."""
+def class_codes(classes: Classes) -> np.ndarray:
+    """The codes of the classes, in the type that stores use."""
     if len(classes) == 2:
         return np.array([-1, 1], np.int8)
     return np.arange(len(classes), dtype=np.int8 if len(classes) <= 128 else np.int16)
 
 
-def sums_of(classes: Classes) -> int:
-    """How many decision values a row has: one, or of more than two classes one each."""
+def n_outputs_for(classes: Classes) -> int:
+    """The number of decision values per row: one for two classes, else one for each class."""
     return 1 if len(classes) == 2 else len(classes)
 
 
-def to_codes(labels: np.ndarray, classes: Classes, where: str) -> np.ndarray:
-    """The code of each label; one that is in none of the classes is an error."""
-    known = codes_of(classes)
+def encode_labels(labels: np.ndarray, classes: Classes, where: str) -> np.ndarray:
+    """The class code of each label; a label that belongs to no class is an error."""
+    known = class_codes(classes)
     codes = np.empty(len(labels), known.dtype)
-    for value, label in distinct(labels, where).items():
-        codes[labels == value] = known[place_of(label, classes, where)]
+    for value, label in distinct_labels(labels, where).items():
+        codes[labels == value] = known[class_index(label, classes, where)]
     return codes
 
 
-def signs_of(codes: np.ndarray, k: int) -> np.ndarray:
+def one_vs_rest_signs(codes: np.ndarray, k: int) -> np.ndarray:
     """Of more than two classes: +1 for class k, -1 for the rest."""
     return np.where(codes == k, np.int8(1), np.int8(-1))
 
 
-def place_of(label: Label, classes: Classes, where: str) -> int:
+def class_index(label: Label, classes: Classes, where: str) -> int:
     """The number, from 0, of the class that a label belongs to."""
-    # From the last: the first may be the rest, to which all others belong.
-    for place in reversed(range(len(classes))):
-        if same(label, classes[place]):
-            return place
+    # Backwards, because the first class may be the rest, to which every other label belongs.
+    for index in reversed(range(len(classes))):
+        if same_label(label, classes[index]):
+            return index
     if has_rest(classes):
         return 0
     if len(classes) == 2:
         raise UserError(f"{where}: label {label!r} is neither {classes[0]!r} nor {classes[1]!r}")
-    raise UserError(
-        f"{where}: label {label!r} is none of the {len(classes)} classes; {seen(classes)}"
-    )
+    known = describe_labels(classes)
+    raise UserError(f"{where}: label {label!r} is none of the {len(classes)} classes; {known}")
 
 
-def same(label: Label, other: Label) -> bool:
-    """Whether two labels mean the same; a number given as text ("1", "+1", "1.0") counts too."""
+def same_label(label: Label, other: Label) -> bool:
+    """Whether two labels are equal; a number given as text ("1", "+1", "1.0") counts too."""
     if isinstance(label, str) == isinstance(other, str):
         return label == other
     try:
@@ -192,7 +193,7 @@ def same(label: Label, other: Label) -> bool:
 
 
 def _number(label: Label) -> int | float:
-    """A number given as text; whole ones exactly."""
+    """The number that a label is, or that its text denotes; whole numbers exactly."""
     if not isinstance(label, str):
         return label
     try:
@@ -201,23 +202,23 @@ def _number(label: Label) -> int | float:
         return float(label)
 
 
-def in_order(values: Collection[Label]) -> list[Label]:
-    """Numbers by size; as soon as one value is text, all as text."""
+def sorted_labels(values: Collection[Label]) -> list[Label]:
+    """Numbers by size; if any value is text, all as text."""
     if any(isinstance(value, str) for value in values):
         return sorted(values, key=str)
-    return sorted(values)  # exactly: as floats, large ones would be equal
+    return sorted(values)  # exact: as floats, large integers would compare equal
 
 
-def seen(values: Collection[Label]) -> str:
-    """The labels there are, shortened for one line."""
-    shown = ", ".join(repr(value) for value in in_order(values)[:8])
+def describe_labels(values: Collection[Label]) -> str:
+    """The labels, for a message: the first eight."""
+    shown = ", ".join(repr(value) for value in sorted_labels(values)[:8])
     return f"the labels are {shown}" + (", ..." if len(values) > 8 else "")
 
 
-def too_many(values: Collection[Label], where: str, rows: int | None = None) -> UserError:
-    """What to say where there are more labels than classes can be."""
+def too_many_labels(values: Collection[Label], where: str, rows: int | None = None) -> UserError:
+    """The error for more labels than there can be classes."""
     among = f" in {rows} rows" if rows else ""
     return UserError(
-        f"{where}: {len(values)} different labels{among} are too many; "
-        f"{seen(values)}; is it the right column? (`positive` trains one of them against the rest)"
+        f"{where}: {len(values)} different labels{among} are too many; {describe_labels(values)}; "
+        "is it the right column? (`positive` trains one of them against the rest)"
     )

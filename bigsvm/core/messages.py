@@ -1,7 +1,7 @@
 """Text for messages of one line: quoted names, shortened errors, durations."""
 
 MAX_TOKEN = 40
-MAX_REASON = 200
+MAX_REASON = 500
 
 
 def quoted(token: str | bytes) -> str:
@@ -15,10 +15,10 @@ def quoted_list(names: list[str]) -> str:
     return ", ".join(map(quoted, names[:10])) + (", ..." if len(names) > 10 else "")
 
 
-def one_line(error: BaseException) -> str:
+def one_line(error: BaseException, limit: int = MAX_REASON) -> str:
     """The message of an exception on one line, cut if it is long; its type if it has none."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return text[:MAX_REASON] + ("..." if len(text) > MAX_REASON else "")
+    return text[:limit] + ("..." if len(text) > limit else "")
 
 
 def format_duration(seconds: float) -> str:

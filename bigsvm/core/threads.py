@@ -7,7 +7,7 @@ import numba
 
 
 @contextmanager
-def threads(count: int) -> Iterator[None]:
+def use_threads(count: int) -> Iterator[None]:
     """Let compiled code use `count` threads inside the block."""
     before = numba.get_num_threads()
     numba.set_num_threads(count)

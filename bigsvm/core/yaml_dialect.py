@@ -9,7 +9,7 @@ import yaml
 from bigsvm.core.errors import UserError
 
 # Some thousand lines. Parsing takes a second for every 40 KiB.
-LONGEST = 128 * 1024
+MAX_BYTES = 128 * 1024
 
 
 class _Loader(yaml.SafeLoader):
@@ -50,9 +50,11 @@ for _either in (_Loader, _Dumper):
 def read_yaml(path: Path) -> Any:
     """What a YAML file says; one that is far too long for a config is a UserError."""
     with path.open("rb") as file:
-        text = file.read(LONGEST + 1)
-    if len(text) > LONGEST:
-        raise UserError(f"{path}: is longer than the {LONGEST // 1024} KiB that a config may have")
+        text = file.read(MAX_BYTES + 1)
+    if len(text) > MAX_BYTES:
+        raise UserError(
+            f"{path}: is longer than the {MAX_BYTES // 1024} KiB that a config may have"
+        )
     return parse_yaml(text, str(path))
 
 
@@ -70,6 +72,6 @@ def parse_yaml(text: str | bytes, where: str) -> Any:
         ) from mistake
 
 
-def to_yaml(values: dict[str, Any]) -> str:
+def dump_yaml(values: dict[str, Any]) -> str:
     """Text that `parse_yaml` reads as the same values."""
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)

@@ -216,19 +216,19 @@ class BigSVC(ClassifierMixin, BaseEstimator):
                     f"y holds one class only, {classes.tolist()[0]!r}; BigSVC needs two or more"
                 )
             options = fit_options(self, rows, (classes, which), sample_weight, margin_weight)
-            sums = 1 if len(classes) == 2 else len(classes)
-            backend, memory = rows.backend(options, sums)
+            n_outputs = 1 if len(classes) == 2 else len(classes)
+            backend, memory = rows.backend(options, n_outputs)
             options = replace(options, memory=memory)
             starts = self._starts(len(y), classes)
             with defer_interrupt() as interrupted:
                 monitor = StopMonitor(self, began, interrupted)
                 told = self.callback is not None
-                if sums == 1:
+                if n_outputs == 1:
                     signs = np.where(which == 1, 1, -1).astype(np.int8)
                     start = starts[0] if starts is not None else None
                     fits = [fit_binary(backend, signs, options, monitor, start, told)]
                 else:
-                    fits = fit_classes(backend, which, sums, options, monitor, starts, told)
+                    fits = fit_classes(backend, which, n_outputs, options, monitor, starts, told)
             self.classes_ = classes
             self._keep(fits, which, backend, options)
         return self
@@ -310,7 +310,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         Model
             With the scaling of the store that it was trained on, so that it takes raw rows.
         """
-        from bigsvm.core.labels import plain
+        from bigsvm.core.labels import to_label
         from bigsvm.models.model import Model
 
         check_is_fitted(self)
@@ -328,7 +328,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
             self.dual_coef_[0] if two else self.dual_coef_,
             self.support_,
             asdict(self._kernel),
-            tuple(plain(label) for label in self.classes_),
+            tuple(to_label(label) for label in self.classes_),
             self.scaling_,
             about,
             float(self.intercept_[0]) if two else tuple(self.intercept_.tolist()),

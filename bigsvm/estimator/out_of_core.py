@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import Classes, codes_of
+from bigsvm.core.labels import Classes, class_codes
 from bigsvm.core.messages import one_line
 from bigsvm.core.urls import path_or_url
 from bigsvm.estimator.dense import Spread
@@ -77,13 +77,13 @@ def open_out_of_core(
         X = _MappedRows(X)
     dataset = Dataset(StoreGroup(None, "X", lambda: None, remote), X, None, {}, "X")
     if library == "dask":
-        dataset.readers = 1  # it has threads of its own
+        dataset.n_readers = 1  # it has threads of its own
     return dataset
 
 
 def places_of(dataset: Dataset) -> np.ndarray:
     """The class of each row, by its place among those of the data set."""
-    return np.searchsorted(codes_of(dataset.classes), dataset.labels())
+    return np.searchsorted(class_codes(dataset.classes), dataset.labels())
 
 
 def look_through(dataset: Dataset, weight: np.ndarray | None = None) -> float:

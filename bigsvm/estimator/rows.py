@@ -15,7 +15,7 @@ from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.backends.memory import plan_memory
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import as_array, plain
+from bigsvm.core.labels import classes_array, to_label
 from bigsvm.estimator.dense import Spread, dense_rows
 from bigsvm.estimator.fit import FitOptions
 from bigsvm.estimator.out_of_core import (
@@ -44,10 +44,10 @@ class Rows(Protocol):
     def variance(self, weight: np.ndarray | None) -> float:
         """Of all values together, a row as often as its weight; the same bits wherever they are."""
 
-    def backend(self, options: FitOptions, sums: int) -> tuple[Backend, int]:
+    def backend(self, options: FitOptions, n_outputs: int) -> tuple[Backend, int]:
         """Who serves them to a solver, and how many bytes of memory are left for that one.
 
-        `sums` is how many of every kernel value a pass makes.
+        `n_outputs` is the number of decision values of a pattern.
         """
 
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
@@ -74,7 +74,7 @@ class InMemoryRows:
         spread.add(self._dense)
         return spread.variance
 
-    def backend(self, options: FitOptions, sums: int) -> tuple[Backend, int]:
+    def backend(self, options: FitOptions, n_outputs: int) -> tuple[Backend, int]:
         """See `Rows`."""
         return InMemoryBackend(self._dense, options.kernel), options.memory
 
@@ -97,7 +97,7 @@ class OutOfCoreRows:
         self._seen = True
         return look_through(self._dataset, weight)
 
-    def backend(self, options: FitOptions, sums: int) -> tuple[Backend, int]:
+    def backend(self, options: FitOptions, n_outputs: int) -> tuple[Backend, int]:
         """See `Rows`."""
         data = self._dataset
         if not self._seen:
@@ -105,7 +105,13 @@ class OutOfCoreRows:
         hot_rows = options.hot_set if options.schedule == "block" else 0
         weights = 3 * 8 if options.weighted else 0  # bytes a row
         plan = plan_memory(
-            options.memory, data, hot_rows, weights, sums=sums, held=0, name="memory_limit"
+            options.memory,
+            data,
+            hot_rows,
+            weights,
+            n_outputs=n_outputs,
+            held=0,
+            name="memory_limit",
         )
         threads = numba.get_num_threads()
         backend = LocalBackend(data, options.kernel, plan.resident, threads, plan.rows_at_once)
@@ -115,7 +121,7 @@ class OutOfCoreRows:
         """See `Rows`."""
         data = self._dataset
         starts = range(0, data.n, data.chunk_rows)
-        read = prefetch_map(lambda span: data.read(*span), data.spans(), data.readers)
+        read = prefetch_map(lambda span: data.read(*span), data.spans(), data.n_readers)
         for start, rows in zip(starts, read, strict=True):
             yield start, dense_rows(rows, start)
 
@@ -136,7 +142,7 @@ def rows_to_fit(given: BigSVC, X: Any, y: Any) -> Iterator[tuple[Rows, np.ndarra
     with _mistakes_as_value_errors(), open_out_of_core(X, from_store) as dataset:
         rows = OutOfCoreRows(dataset)
         if from_store:
-            y = as_array(dataset.classes)[places_of(dataset)]
+            y = classes_array(dataset.classes)[places_of(dataset)]
         elif y is not None:
             y = np.asarray(y)  # a label a row can be held, whoever has them
         y = validate_data(given, y=y)
@@ -175,7 +181,7 @@ def rows_to_predict(given: BigSVC, X: Any) -> Iterator[Rows]:
 
 def labels_to_test(given: BigSVC, X: Any) -> np.ndarray:
     """The labels in the store that X names, which must be among the classes of the training."""
-    classes = tuple(plain(label) for label in given.classes_)
+    classes = tuple(to_label(label) for label in given.classes_)
     with (
         _mistakes_as_value_errors(),
         open_out_of_core(X, True, testing=True, classes=classes) as dataset,

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.core.labels import codes_of
+from bigsvm.core.labels import class_codes
 from bigsvm.core.messages import one_line
 from bigsvm.inspection.model import scaling_facts
 from bigsvm.stores.group import StoreGroup, open_group, wrap_read_errors
@@ -43,7 +43,7 @@ def _arrays(place: StoreGroup) -> dict[str, Any]:
         try:
             found = place[name]
         except Exception as reason:  # Zarr raises errors of many kinds at what it does not know
-            facts[name] = {"not read": one_line(reason)[:1000]}
+            facts[name] = {"not read": one_line(reason, limit=1000)}
             continue
         if hasattr(found, "shape"):
             facts[name] = {"shape": list(found.shape), "type": str(found.dtype)}
@@ -73,7 +73,7 @@ def _counts(data: Dataset) -> dict[str, int]:
     codes = data.labels()
     return {
         str(label): int(np.count_nonzero(codes == code))
-        for label, code in zip(data.classes, codes_of(data.classes), strict=True)
+        for label, code in zip(data.classes, class_codes(data.classes), strict=True)
     }
 
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigsvm.core.labels import Classes, codes_of
+from bigsvm.core.labels import Classes, class_codes
 from bigsvm.models.model import Model
 from bigsvm.models.scores import scores_from_confusion, scores_of
 from bigsvm.models.scoring import Scorer, Spec, decided, open_test_set, pieces_of
@@ -35,7 +35,7 @@ class Majority(NamedTuple):
 
 def majority_of(codes: np.ndarray, classes: Classes) -> Majority:
     """The largest class among the codes of labels."""
-    known = codes_of(classes)
+    known = class_codes(classes)
     counts = np.bincount(np.searchsorted(known, codes), minlength=len(known))
     largest = int(counts.argmax())
     return Majority(classes[largest], float(counts[largest] / len(codes)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import Classes, codes_of
+from bigsvm.core.labels import Classes, class_codes
 from bigsvm.files.atomic import atomic_write
 from bigsvm.kernels import Kernel
 from bigsvm.models.double_precision import as_computed
@@ -63,7 +63,7 @@ def write_libsvm(model: Model, path: Path, overwrite: bool = False) -> Path | No
 def whole_labels(classes: Classes) -> tuple[int, ...]:
     """The labels for LIBSVM: the original ones if they are whole numbers, else their codes."""
     whole = tuple(label for label in classes if isinstance(label, int) and label in _INT_32)
-    return whole if len(whole) == len(classes) else tuple(codes_of(classes).tolist())
+    return whole if len(whole) == len(classes) else tuple(class_codes(classes).tolist())
 
 
 def _not_in_the_format(model: Model) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsvm.core.arrays import RowChunks
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import as_array, check_label, classes_from_json, classes_to_json
+from bigsvm.core.labels import check_label, classes_array, classes_from_json, classes_to_json
 from bigsvm.core.scaling import Scaling
 from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.models.named_rows import as_rows
@@ -184,7 +184,7 @@ class Model:
         -------
         (rows,) array
         """
-        return as_array(self.classes)[self.places_of(decision)]
+        return classes_array(self.classes)[self.places_of(decision)]
 
     def places_of(self, decision: np.ndarray) -> np.ndarray:
         """The class that decision values stand for, by its number in `classes`.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import as_array
+from bigsvm.core.labels import classes_array
 from bigsvm.core.scaling import Scaling
 from bigsvm.core.version import __version__
 from bigsvm.kernels import Kernel
@@ -49,7 +49,7 @@ def onnx_model(model: Model) -> ModelProto:
             "the 2 GB that an ONNX file can hold; use python -m bigsvm.predict"
         )
     kernel = Kernel(**model.kernel)
-    labels = as_array(model.classes)
+    labels = classes_array(model.classes)
     kind = {"i": "int64", "u": "uint64", "f": "double"}.get(labels.dtype.kind, "string")
     if kind == "string":  # also numbers that no type of ONNX holds exactly
         labels = labels.astype(str)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import Classes, codes_of
+from bigsvm.core.labels import Classes, class_codes
 from bigsvm.core.scaling import Scaling
 from bigsvm.kernels import Block, Kernel, block_of, products
 from bigsvm.models.model import Model, not_in_float32
@@ -150,7 +150,7 @@ def pieces_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[Piece]:
     """The rows of a data set, a chunk at a time; then they must have been those once written."""
     digest = new_fingerprint(dataset.n, dataset.d)
     start = 0
-    for rows in prefetch_map(lambda span: dataset.read(*span), dataset.spans(), dataset.readers):
+    for rows in prefetch_map(lambda span: dataset.read(*span), dataset.spans(), dataset.n_readers):
         stop = start + len(rows)
         digest.update(rows)
         yield Piece(start, rows, dataset.codes(start, stop) if with_labels else None)
@@ -174,7 +174,7 @@ def open_test_set(spec: Spec, model: Trained) -> Dataset:
 
 def count_right(model: Model, decision: np.ndarray, codes: np.ndarray) -> int:
     """How many rows have a decision value that stands for their class."""
-    chosen = codes_of(model.classes)[model.places_of(decision)]
+    chosen = class_codes(model.classes)[model.places_of(decision)]
     return int(np.count_nonzero(chosen == codes))
 
 

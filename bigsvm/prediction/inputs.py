@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import to_codes
+from bigsvm.core.labels import encode_labels
 from bigsvm.core.urls import is_url
 from bigsvm.readers import Reader, ReadOptions
 
@@ -173,6 +173,6 @@ def _pieces_of_file(
 
     start = 0
     for batch in reader.batches():
-        codes = to_codes(batch.y, model.classes, str(path)) if options.with_labels else None
+        codes = encode_labels(batch.y, model.classes, str(path)) if options.with_labels else None
         yield Piece(start, batch.x, codes)
         start += len(batch.x)

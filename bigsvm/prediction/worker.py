@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.cluster.worker_process import UnfitWorker, software_versions, task_lock
-from bigsvm.core.threads import available_threads, threads
+from bigsvm.core.threads import available_threads, use_threads
 from bigsvm.kernels import block_of
 from bigsvm.models.scoring import Scorer
 
@@ -24,5 +24,5 @@ def decide(key: str, rows: np.ndarray, count: int) -> np.ndarray:
     with task_lock:
         if _kept is None or _kept[0] != key:
             raise UnfitWorker("it has not got the model yet")
-        with threads(min(count, available_threads())):
+        with use_threads(min(count, available_threads())):
             return _kept[1].decisions(block_of(rows))

@@ -14,7 +14,7 @@ from bigsvm.core.progress import Progress, no_progress
 from bigsvm.core.urls import is_url
 from bigsvm.preparation.inputs import check_source, with_source_defaults
 from bigsvm.preparation.pipeline import prepare
-from bigsvm.preparation.sources import cache_folder, file_digests, local_files, source_files
+from bigsvm.preparation.sources import cache_dir, file_digests, local_files, source_files
 from bigsvm.stores.group import open_group
 from bigsvm.stores.store import open_dataset
 
@@ -104,7 +104,7 @@ def default_store(source: str, options: PrepareOptions, digests: Mapping[str, st
     # The name of a file may tell its format.
     content = json.dumps([Path(source).name, digests, _content(options)], sort_keys=True)
     tag = hashlib.sha256(content.encode()).hexdigest()[:10]
-    return cache_folder() / "stores" / f"{Path(source).stem}-{tag}.zarr"
+    return cache_dir() / "stores" / f"{Path(source).stem}-{tag}.zarr"
 
 
 def has_test(store: Path) -> bool:

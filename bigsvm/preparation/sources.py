@@ -103,7 +103,7 @@ SOURCES: dict[str, Source] = {
 }
 
 
-def cache_folder() -> Path:
+def cache_dir() -> Path:
     """Where downloads go: the folder named by BIGSVM_CACHE, else ~/.cache/bigsvm."""
     named = os.environ.get("BIGSVM_CACHE")
     if named:
@@ -135,8 +135,8 @@ def find(file: SourceFile) -> Path | None:
             if (Path(data) / name).is_file():
                 return Path(data) / name
     for name in file.names:
-        if (cache_folder() / name).is_file():
-            return cache_folder() / name
+        if (cache_dir() / name).is_file():
+            return cache_dir() / name
     return None
 
 
@@ -145,7 +145,7 @@ def find_or_download(file: SourceFile, progress: Progress | None = None) -> Path
     if (found := find(file)) is not None:
         return found
     data = os.environ.get("BIGSVM_DATA")
-    cache = cache_folder()
+    cache = cache_dir()
     target = cache / file.names[file.download_as]
     try:
         download(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import Label, distinct
+from bigsvm.core.labels import Label, distinct_labels
 from bigsvm.readers import Batch
 from bigsvm.stores.rows import CHUNK_BYTES, rows_that_fit
 
@@ -42,7 +42,7 @@ class Spill:
                 weight = None if weight is None else weight[kept]
                 self.dropped += len(batch.x) - len(x)
         codes = np.empty(len(x), dtype=CODE)
-        for value, label in distinct(y, where).items():
+        for value, label in distinct_labels(y, where).items():
             if label not in self._code_of:
                 if len(self.values) > np.iinfo(CODE).max:
                     raise UserError(f"{where}: far too many different labels; wrong column?")

@@ -5,7 +5,14 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import Classes, Label, choose_classes, codes_of, seen, to_codes
+from bigsvm.core.labels import (
+    Classes,
+    Label,
+    choose_classes,
+    class_codes,
+    describe_labels,
+    encode_labels,
+)
 from bigsvm.preparation.spill import Spill
 
 BLOCK_ROWS = 2**16
@@ -79,7 +86,7 @@ class TrainTestSplit:
         self.classes: Classes = choose_classes(train.values, positive, names["train"], train.n)
         # Maps the label codes of a spill to the class codes of the store.
         self._codes = {
-            part: to_codes(np.array(spill.values, dtype=object), self.classes, names[part])
+            part: encode_labels(np.array(spill.values, dtype=object), self.classes, names[part])
             for part, spill in spills.items()
         }
         self.counts = self._count()
@@ -87,7 +94,7 @@ class TrainTestSplit:
             missing = self.classes[self.counts["train"].index(0)]
             raise UserError(
                 f"{names['train']}: no training row has the label {missing!r} "
-                f"({seen(self.classes)}); take fewer test rows or another seed"
+                f"({describe_labels(self.classes)}); take fewer test rows or another seed"
             )
 
     def batches(self) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray | None]]:
@@ -106,7 +113,7 @@ class TrainTestSplit:
 
     def _count(self) -> dict[str, tuple[int, ...]]:
         """Count the rows of each class in each part; reads the labels only."""
-        known = codes_of(self.classes)
+        known = class_codes(self.classes)
         counts = {part: np.zeros(len(known), np.int64) for part in self.rows}
         for origin, spill in self._spills.items():
             sampler = self._sampler(spill)

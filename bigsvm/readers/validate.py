@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import text_of
+from bigsvm.core.labels import decode_text
 from bigsvm.core.messages import quoted
 
 
@@ -33,7 +33,9 @@ def checked_labels(path: Path, y: np.ndarray, first_row: int) -> np.ndarray:
     elif y.dtype.kind == "U":
         bad = np.flatnonzero(y == "")
     elif y.dtype.kind == "S":
-        return checked_labels(path, np.array([text_of(label) for label in y.tolist()]), first_row)
+        return checked_labels(
+            path, np.array([decode_text(label) for label in y.tolist()]), first_row
+        )
     else:
         raise UserError(f"{path}: labels of type {y.dtype} cannot be used; numbers or text can")
     if len(bad):

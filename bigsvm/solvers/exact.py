@@ -7,7 +7,7 @@ import numpy as np
 from numba import get_num_threads
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.threads import threads
+from bigsvm.core.threads import use_threads
 from bigsvm.solvers.column_cache import ColumnCache
 from bigsvm.solvers.nodes import find_nodes
 from bigsvm.solvers.problem import Problem
@@ -51,7 +51,7 @@ class ExactSchedule:
         and now and then in between.
         """
         worth_threads = len(state.alpha) >= _WORTH_THREADS
-        with threads(get_num_threads() if worth_threads else 1):
+        with use_threads(get_num_threads() if worth_threads else 1):
             yield from self._bursts(state, pause)
 
     def _bursts(self, state: State, pause: Callable[[int], int]) -> Iterator[State]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsvm.backends import PRODUCT_ROWS, Backend
 from bigsvm.backends.products import GatheredRows
-from bigsvm.core.labels import signs_of
+from bigsvm.core.labels import one_vs_rest_signs
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.solvers.block_solve import GradientRequest
 from bigsvm.solvers.class_states import ClassStates
@@ -51,7 +51,7 @@ class OneVsRest:
         self.backend = backend
         self.intercept = float(intercept)
         what = (C, algorithm, stop_rule, margin, intercept)
-        self.classes = [Problem(backend, signs_of(codes, k), *what) for k in range(count)]
+        self.classes = [Problem(backend, one_vs_rest_signs(codes, k), *what) for k in range(count)]
 
     @property
     def n_sums(self) -> int:

@@ -53,7 +53,7 @@ def verify_recorded(dataset: Dataset, digest: Any) -> None:
 def finite_chunks(dataset: Dataset) -> Iterator[np.ndarray]:
     """All rows, a chunk at a time, if they are finite; read again, they must be the same."""
     start = 0
-    for rows in prefetch_map(lambda span: dataset.read(*span), dataset.spans(), dataset.readers):
+    for rows in prefetch_map(lambda span: dataset.read(*span), dataset.spans(), dataset.n_readers):
         finite = np.isfinite(rows)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]

@@ -227,7 +227,6 @@ def wrap_read_errors(where: str) -> Iterator[None]:
         if isinstance(damage, MemoryError) or getattr(damage, "errno", None) in _OF_THE_MACHINE:
             raise
         # Zarr and h5py raise errors of many kinds at metadata that make no sense.
-        reason = one_line(damage)[:200]
         raise UserError(
-            f"{where}: cannot be read ({reason}); the store is damaged, make it again"
+            f"{where}: cannot be read ({one_line(damage)}); the store is damaged, make it again"
         ) from damage

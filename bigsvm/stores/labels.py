@@ -12,12 +12,12 @@ from bigsvm.core.labels import (
     Classes,
     Label,
     choose_classes,
+    class_codes,
+    class_index,
     classes_from_json,
-    codes_of,
-    distinct,
+    distinct_labels,
+    encode_labels,
     has_rest,
-    place_of,
-    to_codes,
 )
 from bigsvm.stores.group import wrap_read_errors
 
@@ -74,7 +74,7 @@ class StoredLabels:
         if classes is None:
             values: set[Label] = set()
             for start, stop in self._spans():
-                values.update(distinct(self._read(start, stop), self._where).values())
+                values.update(distinct_labels(self._read(start, stop), self._where).values())
             classes = choose_classes(values, positive, self._where, self._n)
         self._classes = classes
         for start, stop in self._spans():
@@ -92,11 +92,11 @@ class StoredLabels:
         if self._y is None:
             raise UserError(f"{self._where}: was opened without labels")
         if self._stored is None:
-            return to_codes(self._read(start, stop), self.classes, self._where)
+            return encode_labels(self._read(start, stop), self.classes, self._where)
         codes = self._codes_of_stored(self._stored, start, stop)
         if self._made_of_stored is None:
             return codes
-        return self._made_of_stored[np.searchsorted(codes_of(self._stored), codes)]
+        return self._made_of_stored[np.searchsorted(class_codes(self._stored), codes)]
 
     def as_written(self) -> Iterator[np.ndarray]:
         """The codes of a prepared store as they were written, many rows at a time."""
@@ -105,7 +105,7 @@ class StoredLabels:
             yield self._codes_of_stored(self._stored, start, stop)
 
     def _codes_of_stored(self, stored: Classes, start: int, stop: int) -> np.ndarray:
-        known = codes_of(stored)
+        known = class_codes(stored)
         found = self._read(start, stop)
         codes = np.asarray(found, dtype=known.dtype)
         if wrong := np.flatnonzero(~np.isin(found, known)).tolist():
@@ -120,13 +120,13 @@ class StoredLabels:
         try:
             if has_rest(stored) and set(stored) != set(classes):
                 raise UserError("nobody knows what is in that rest")
-            places = [place_of(label, classes, self._where) for label in stored]
+            places = [class_index(label, classes, self._where) for label in stored]
         except UserError as stranger:
             raise UserError(
                 f"{self._where}: its classes {stored} are not {classes}, those of the "
                 "model; choose data with the same classes"
             ) from stranger
-        return codes_of(classes)[places]
+        return class_codes(classes)[places]
 
     def _read(self, start: int, stop: int) -> np.ndarray:
         assert self._y is not None

@@ -14,6 +14,7 @@ from typing import Any, cast
 from zarr.storage import FsspecStore
 
 from bigsvm.core.errors import Unreachable, UserError
+from bigsvm.core.messages import one_line
 from bigsvm.core.urls import reject_credentials
 
 # Tries of one request, on top of those botocore makes by itself (AWS_MAX_ATTEMPTS of them). Where
@@ -70,7 +71,7 @@ def open_remote_store(address: str) -> RemoteStore:
         found = RemoteStore.from_url(address, read_only=True, allowed_exceptions=())
     except ImportError as missing:
         s3 = re.match(r"s3a?://", address)
-        what = "pip install 'bigsvm[s3]'" if s3 else f"install what it needs ({_one_line(missing)})"
+        what = "pip install 'bigsvm[s3]'" if s3 else f"install what it needs ({one_line(missing)})"
         raise UserError(f"{address}: cannot be read without one more package; {what}") from missing
     except Exception as problem:
         raise _explained(address, problem, 1) from problem
@@ -112,10 +113,10 @@ def _explained(address: str, error: BaseException, tries: int) -> UserError | Un
     if _may_pass(error):
         return Unreachable(
             address,
-            f"no proper answer in {tries} tries ({code or _one_line(error)}); check the address "
+            f"no proper answer in {tries} tries ({code or one_line(error)}); check the address "
             "and the network; a training goes on with the same command",
         )
-    return UserError(f"{address}: cannot be read ({code or _one_line(error)})")
+    return UserError(f"{address}: cannot be read ({code or one_line(error)})")
 
 
 def _code(error: BaseException) -> str | None:
@@ -126,7 +127,3 @@ def _code(error: BaseException) -> str | None:
 
 def _names(error: BaseException) -> set[str]:
     return {kind.__name__ for kind in type(error).__mro__}
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -70,7 +70,7 @@ class StoredRows:
         together = 1 if prepared else max(1, CHUNK_BYTES // (stored_rows * self.d * 4))
         self.chunk_rows = min(stored_rows * together, self.n)
         of_32_mib = 4 * CHUNK_BYTES // (4 * self.chunk_rows * self.d)
-        self.readers = max(2, min(8, of_32_mib)) if remote else 2
+        self.n_readers = max(2, min(8, of_32_mib)) if remote else 2
         self._plain = None if remote else direct_rows(x)
         self._packed = None if remote else zstd_chunks(x)
 
@@ -114,7 +114,7 @@ class StoredRows:
                 # Of all at once there would be a copy in between, as large as the chunk.
                 rows[places[some : some + few]] = block[wanted[some : some + few] - first]
 
-        for _ in prefetch_map(pick, spans, self.readers):
+        for _ in prefetch_map(pick, spans, self.n_readers):
             pass
         return rows
 
@@ -128,7 +128,7 @@ class StoredRows:
             return
         chunks = np.unique(np.asarray(indices) // self.chunk_rows) * self.chunk_rows
         spans = [(start, min(start + self.chunk_rows, self.n)) for start in chunks.tolist()]
-        for _ in prefetch_map(lambda span: self.read(*span), spans, self.readers):
+        for _ in prefetch_map(lambda span: self.read(*span), spans, self.n_readers):
             pass
 
     def read(self, start: int, stop: int, space: np.ndarray | None = None) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import Classes, classes_to_json, codes_of
+from bigsvm.core.labels import Classes, class_codes, classes_to_json
 from bigsvm.core.scaling import Scaling
 from bigsvm.core.weights import weights_digest
 from bigsvm.files.atomic import publish
@@ -155,7 +155,7 @@ class StoreWriter:
             group.attrs.update(attributes)
             chunk_rows = min(self._chunk_rows, n)
             x = self._create_array(group, "X", (n, self._d), (chunk_rows, self._d), np.float32)
-            kind = codes_of(self._about.classes).dtype.type
+            kind = class_codes(self._about.classes).dtype.type
             y = self._create_array(group, "y", (n,), (min(n, CHUNK_BYTES),), kind)
             weight = None
             if self._weighted:

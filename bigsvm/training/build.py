@@ -14,7 +14,7 @@ from bigsvm.backends.memory import MemoryPlan, check_chunk_size, plan_memory
 from bigsvm.cluster.workers import Cluster
 from bigsvm.config import EXACT_UP_TO, Config, SolverConfig
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import classes_to_json, sums_of
+from bigsvm.core.labels import classes_to_json, n_outputs_for
 from bigsvm.core.threads import available_threads
 from bigsvm.core.version import ARITHMETIC
 from bigsvm.kernels import Kernel, warm_up
@@ -203,13 +203,13 @@ def _backend(
 ) -> tuple[Backend, MemoryPlan]:
     """Who serves the data, and the memory for it and for the solver; `held` bytes are a state."""
     solver = config.solver
-    sums = sums_of(dataset.classes)
+    n_outputs = n_outputs_for(dataset.classes)
     memory = plan_memory(
         solver.memory_limit + held,
         dataset,
         solver.hot_set if solver.schedule == "block" else 0,
-        bytes_a_pattern(config.model) * sums,
-        sums=sums,
+        bytes_a_pattern(config.model) * n_outputs,
+        n_outputs=n_outputs,
     )
     if cluster is None:
         at_once = memory.rows_at_once
@@ -219,7 +219,7 @@ def _backend(
     assert config.data.train is not None
     store = absolute_spec(config.data.train)
     backend = DaskBackend(
-        dataset, store, kernel, cluster, solver.memory_limit, sums, memory.rows_at_once
+        dataset, store, kernel, cluster, solver.memory_limit, n_outputs, memory.rows_at_once
     )
     # No rows are kept here.
     return backend, replace(memory, resident=0, solver=memory.resident + memory.solver)
@@ -240,13 +240,13 @@ def _problem(
     what = (C, algorithm, solver.stop_rule, margin, model.intercept)
     exact = solver.schedule == "exact"
     space = space_for_columns(memory.solver, dataset.n) if exact else np.empty(0, np.float32)
-    sums = sums_of(dataset.classes)
-    if sums == 1:
+    n_outputs = n_outputs_for(dataset.classes)
+    if n_outputs == 1:
         problem = Problem(backend, dataset.labels(), *what)
         if exact:
             return problem, ExactSchedule(problem, space)
         return problem, BlockSchedule(problem, kernel, memory.solver, solver.hot_set)
-    classes = OneVsRest(backend, dataset.labels(), sums, *what)
+    classes = OneVsRest(backend, dataset.labels(), n_outputs, *what)
     limit = solver.max_iterations  # of each class
     if exact:
         return classes, ExactInTurns(classes, space, limit)

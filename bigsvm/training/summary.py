@@ -16,7 +16,7 @@ def summarise(training: Training, outcome: Outcome, classes: Classes) -> dict[st
     """The content of summary.json."""
     state, problem, backend = outcome.final, training.problem, training.problem.backend
     true_relative_gap = None if outcome.true_gap is None else problem.relative_gap(state)
-    overhead = getattr(backend, "overhead_a_pass", None)  # only on a cluster
+    overhead = getattr(backend, "overhead_per_pass", None)  # only on a cluster
     return {
         "status": outcome.status,
         "iterations": state.iteration,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import Classes, Label, same, seen
+from bigsvm.core.labels import Classes, Label, describe_labels, same_label
 from bigsvm.core.weights import WEIGHT_RANGE, valid_weights, weights_digest
 
 if TYPE_CHECKING:
@@ -78,10 +78,11 @@ def class_factors(
         return counts.sum() / (len(counts) * counts)
     factors = np.ones(len(classes))
     for label, factor in asked.items():
-        which = [same(known, label) for known in classes]
+        which = [same_label(known, label) for known in classes]
         if not any(which):
+            known = describe_labels(classes)
             raise UserError(
-                f"model.class_weight: {label!r} is no class of the training set; {seen(classes)}"
+                f"model.class_weight: {label!r} is no class of the training set; {known}"
             )
         factors[which] = factor
     return factors

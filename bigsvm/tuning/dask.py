@@ -13,7 +13,7 @@ import numpy as np
 from bigsvm.backends import worker
 from bigsvm.cluster.worker_process import UnfitWorker
 from bigsvm.cluster.workers import Cluster
-from bigsvm.core.threads import available_threads, threads
+from bigsvm.core.threads import available_threads, use_threads
 from bigsvm.solvers.whole_matrix import kernel_matrix
 from bigsvm.stores.store import open_dataset
 from bigsvm.tuning.cross_validation import FoldResult, FoldTask, Grid, Split, validate_fold
@@ -86,7 +86,7 @@ def validate(job: TuningJob, task: FoldTask, thread_count: int) -> FoldResult:
                 _kept.update(key=job.key, rows=dataset.gather(job.index))
         if _kept.get("kernel") != task.kernel:
             _kept.pop("matrix", None)  # two at a time may be more than there is room for
-            with threads(min(thread_count, available_threads())):
+            with use_threads(min(thread_count, available_threads())):
                 _kept["matrix"] = kernel_matrix(job.grid.kernels[task.kernel], _kept["rows"])
             _kept["kernel"] = task.kernel
         matrix = _kept["matrix"]

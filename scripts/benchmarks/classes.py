@@ -18,7 +18,7 @@ from sklearn.svm import SVC
 
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.core.arrays import RowChunks
-from bigsvm.core.labels import signs_of
+from bigsvm.core.labels import one_vs_rest_signs
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.estimator.fit import FitOptions, fit_binary
 from bigsvm.estimator.fit_classes import fit_classes
@@ -69,7 +69,7 @@ def compare(name: str, x: np.ndarray, y: np.ndarray, C: float, gamma: float, spl
         support.append((np.count_nonzero(coef.any(axis=1)), len(svc.support_)))
         for k in range(count):
             alone = Counting(scaled[train], kernel)
-            fit_binary(alone, signs_of(y[train], k), options, lambda _: None)
+            fit_binary(alone, one_vs_rest_signs(y[train], k), options, lambda _: None)
             apart += alone.values
     mine, its = np.mean(support, axis=0)
     print(

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from bigsvm.core.labels import choose_classes, distinct, to_codes
+from bigsvm.core.labels import choose_classes, distinct_labels, encode_labels
 from bigsvm.core.scaling import ScalingFit
 from bigsvm.preparation.sources import SOURCES, locate_files
 from bigsvm.readers import ReadOptions, open_reader
@@ -42,12 +42,12 @@ def files(name: str) -> tuple[Rows, ...]:
         batches = list(reader.batches())
         labels = np.concatenate([batch.y for batch in batches])
         classes = choose_classes(
-            list(distinct(labels, str(path)).values()), source.positive, str(path)
+            list(distinct_labels(labels, str(path)).values()), source.positive, str(path)
         )
         found.append(
             Rows(
                 np.concatenate([batch.x for batch in batches]),
-                to_codes(labels, classes, str(path)),
+                encode_labels(labels, classes, str(path)),
             )
         )
     return tuple(found)

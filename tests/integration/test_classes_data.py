@@ -9,7 +9,7 @@ import pytest
 from bigsvm import cli
 from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import signs_of
+from bigsvm.core.labels import one_vs_rest_signs
 from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.models.model import Model, load_model
 from bigsvm.predict import predict
@@ -163,7 +163,7 @@ def test_models_that_make_no_sense(change: dict[str, Any], tmp_path: Path) -> No
 
 
 def test_signs_of_a_class() -> None:
-    assert signs_of(np.array([2, 0, 1], np.int16), 1).tolist() == [-1, -1, 1]
+    assert one_vs_rest_signs(np.array([2, 0, 1], np.int16), 1).tolist() == [-1, -1, 1]
 
 
 @pytest.mark.parametrize("suffix", ["zarr", "h5"])

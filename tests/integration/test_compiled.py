@@ -153,7 +153,7 @@ def test_functions_of_others_are_cached_as_before() -> None:
 
 def test_no_home_and_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from bigsvm.core.errors import UserError
-    from bigsvm.preparation.sources import cache_folder
+    from bigsvm.preparation.sources import cache_dir
 
     monkeypatch.delenv("BIGSVM_CACHE", raising=False)
 
@@ -162,4 +162,4 @@ def test_no_home_and_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(Path, "home", homeless)
     with pytest.raises(UserError, match="BIGSVM_CACHE"):
-        cache_folder()
+        cache_dir()

@@ -21,7 +21,7 @@ def absolute(tolerance: float) -> StopRule:
 class Rows:
     """Rows in memory, served like a stored data set."""
 
-    readers = 1
+    n_readers = 1
 
     def __init__(self, x: np.ndarray, chunk_rows: int | None = None) -> None:
         self.x = np.ascontiguousarray(x, np.float32)

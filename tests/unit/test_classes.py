@@ -9,7 +9,7 @@ import pytest
 
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
-from bigsvm.core.labels import signs_of
+from bigsvm.core.labels import one_vs_rest_signs
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.estimator.fit import FitOptions, fit_binary
 from bigsvm.estimator.fit_classes import fit_classes
@@ -72,7 +72,9 @@ def in_order(problem, kernel, schedule, limit=NO_LIMIT):
 
 def alone(x, y, k, kernel, schedule, stop_rule=PAPER, limit=NO_LIMIT, backend=None):
     """Train one class against the rest as a two-class problem."""
-    problem = Problem(backend or InMemoryBackend(x, kernel), signs_of(y, k), 1.0, "mfw", stop_rule)
+    problem = Problem(
+        backend or InMemoryBackend(x, kernel), one_vs_rest_signs(y, k), 1.0, "mfw", stop_rule
+    )
     state = problem.start(0)
     if schedule == "exact":
         steps = ExactSchedule(problem, space_for_columns(MEMORY, len(y))).run(
@@ -128,7 +130,7 @@ def test_each_class_against_an_independent_solver():
         pass
     kernel = kernel_matrix(RBF, x).astype(np.float64)
     for k, state in enumerate(states.classes):
-        signs = signs_of(y, k).astype(np.float64)
+        signs = one_vs_rest_signs(y, k).astype(np.float64)
         q = np.outer(signs, signs) * kernel + np.eye(n)
         other = OneClassSVM(kernel="precomputed", nu=1 / n, tol=1e-10).fit(q)
         alpha = np.zeros(n)
@@ -223,7 +225,7 @@ def test_fit_classes_is_fit_signs_for_each(schedule):
     options = FitOptions(RBF, 1.0, "mfw", schedule, PAPER, MEMORY, 3)
     fits = fit_classes(backend, y, 10, options, lambda states: None)
     for k, fitted in enumerate(fits):
-        expected = fit_binary(backend, signs_of(y, k), options, lambda state: None)
+        expected = fit_binary(backend, one_vs_rest_signs(y, k), options, lambda state: None)
         assert fitted.alpha.tobytes() == expected.alpha.tobytes()
         assert (fitted.iterations, fitted.status) == (expected.iterations, "converged")
         assert fitted.gap == expected.gap
@@ -292,7 +294,7 @@ def test_weights_and_an_intercept_are_those_of_each_class_alone(schedule):
         pass
     assert len(states.closed) == 10
     for k, state in enumerate(states.classes):
-        one = Problem(problem.backend, signs_of(y, k), *what)
+        one = Problem(problem.backend, one_vs_rest_signs(y, k), *what)
         alone = one.start(0)
         if schedule == "exact":
             steps = ExactSchedule(one, space_for_columns(MEMORY, len(y))).run(alone)

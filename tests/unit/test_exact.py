@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bigsvm.backends.local import LocalBackend
 from bigsvm.core.errors import UserError
-from bigsvm.core.threads import available_threads, threads
+from bigsvm.core.threads import available_threads, use_threads
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
@@ -129,7 +129,7 @@ def test_threads_change_no_bit():
     x, y = random_problem(np.random.default_rng(2), WORTH_THREADS + 1001, 2)
     states = []
     for count in (1, available_threads()):
-        with threads(count):
+        with use_threads(count):
             states.append(solve(problem_of(x, y, RBF, threads=count), limit=300))
     assert np.array_equal(states[0].alpha, states[1].alpha)
     assert np.array_equal(states[0].gradient, states[1].gradient)

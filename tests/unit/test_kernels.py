@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import pytest
 
-from bigsvm.core.threads import threads
+from bigsvm.core.threads import use_threads
 from bigsvm.kernels import Kernel, block_of, columns, products
 from tests.support.problems import kernel_matrix
 
@@ -148,7 +148,7 @@ def test_a_value_depends_on_neither_chunk_nor_lane_nor_pack_nor_threads(kernel):
     order = rng.permutation(31)
     assert np.array_equal(computed(kernel, rows[order], x), whole[order])
     for count in {1, numba.config.NUMBA_NUM_THREADS}:
-        with threads(count):
+        with use_threads(count):
             again = np.zeros((2, 1001))
             products(kernel, block_of(x), rows, coef, again)
             assert np.array_equal(again, sums)

@@ -13,7 +13,7 @@ import zarr
 from bigsvm import BigSVC, cli, load_model
 from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import as_array, in_order, plain, same
+from bigsvm.core.labels import classes_array, same_label, sorted_labels, to_label
 from bigsvm.models.model import Model
 from bigsvm.preparation.pipeline import prepare
 from bigsvm.stores.store import open_dataset
@@ -135,15 +135,15 @@ def test_latin_1_labels_stay_apart(tmp_path: Path) -> None:
 
 
 def test_what_labels_are() -> None:
-    assert plain(np.int64(LARGE)) == LARGE and plain(np.uint64(2**64 - 1)) == 2**64 - 1
-    assert plain(np.float32(2)) == 2 and isinstance(plain(np.float32(2)), int)
-    assert plain(True) == 1 and plain(np.True_) == 1 and plain(1e20) == 1e20
-    assert same(LARGE, str(LARGE)) and not same(SMALL, str(LARGE))
-    assert same(1, "+1") and same("1.0", 1) and not same("one", 1)
-    assert in_order({LARGE, SMALL, 0.5}) == [0.5, SMALL, LARGE]
-    assert as_array((0.5, 7)).dtype == np.float64
-    assert as_array((0.5, LARGE)).tolist() == [0.5, LARGE]
-    assert as_array(("rest", 2)).tolist() == ["rest", "2"]
+    assert to_label(np.int64(LARGE)) == LARGE and to_label(np.uint64(2**64 - 1)) == 2**64 - 1
+    assert to_label(np.float32(2)) == 2 and isinstance(to_label(np.float32(2)), int)
+    assert to_label(True) == 1 and to_label(np.True_) == 1 and to_label(1e20) == 1e20
+    assert same_label(LARGE, str(LARGE)) and not same_label(SMALL, str(LARGE))
+    assert same_label(1, "+1") and same_label("1.0", 1) and not same_label("one", 1)
+    assert sorted_labels({LARGE, SMALL, 0.5}) == [0.5, SMALL, LARGE]
+    assert classes_array((0.5, 7)).dtype == np.float64
+    assert classes_array((0.5, LARGE)).tolist() == [0.5, LARGE]
+    assert classes_array(("rest", 2)).tolist() == ["rest", "2"]
 
 
 @pytest.mark.parametrize(
