@@ -1,4 +1,4 @@
-"""`BigSVC`, the solver as a scikit-learn classifier."""
+"""`BigSVC`, the scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.backends import Backend
 from bigsvm.config import TOLERANCE
-from bigsvm.estimator.fit import FitOptions, Fitted, fit_binary
-from bigsvm.estimator.fit_classes import fit_classes
+from bigsvm.estimator.fit import FitOptions, FitResult, fit_binary, fit_multiclass
 from bigsvm.estimator.options import fit_options
 from bigsvm.estimator.out_of_core import is_store
 from bigsvm.estimator.rows import labels_to_test, rows_to_fit, rows_to_predict
@@ -32,102 +31,103 @@ if TYPE_CHECKING:
 class BigSVC(ClassifierMixin, BaseEstimator):
     """Sparse kernel SVM, trained by Frank-Wolfe methods.
 
-    The L2-SVM, without an intercept unless asked for. More than two classes are trained one
-    against the rest.
+    The L2-SVM (squared hinge loss), by default without an intercept; one-vs-rest for more than two
+    classes.
 
     Parameters
     ----------
     C : float, default=1.0
-        Larger: fewer training errors.
+        Weight of the training errors: the larger, the fewer.
     kernel : {"rbf", "laplacian", "linear", "poly"}, default="rbf"
     sigma : float, optional
-        The width of an rbf or laplacian kernel, instead of gamma: gamma = 1 / (2 sigma^2), and
-        1 / sigma for laplacian.
+        The width of an rbf or laplacian kernel, instead of gamma: gamma = 1 / (2 sigma^2) for rbf
+        and 1 / sigma for laplacian.
     gamma : {"scale", "auto"} or float, default="scale"
         As in SVC: "scale" is 1 / (n_features * X.var()), "auto" 1 / n_features.
     coef0, degree : float, int
-        Of the poly kernel, (gamma x.z + coef0)^degree.
+        Parameters of the poly kernel, (gamma x.z + coef0)^degree.
     algorithm : {"auto", "mfw", "fw", "wsvm", "rwsvm"}, default="auto"
-        "fw" trains the plain SVM. "mfw" keeps a working set that only grows, and needs fewer
-        support vectors. "auto" is "fw" up to 1,000 rows, and "mfw" beyond. "wsvm" and "rwsvm" are
-        the weighted and the re-weighted SVM: see `margin_weight` of `fit`, and `rounds`.
+        "fw" trains the plain SVM. "mfw" trains on a working set that grows as needed, which gives
+        fewer support vectors. "auto" is "fw" up to 1,000 rows and "mfw" beyond. "wsvm" and "rwsvm"
+        are the weighted and the re-weighted SVM: see `margin_weight` of `fit`, and `rounds`.
     schedule : {"auto", "exact", "block"}, default="auto"
         "exact" up to 20,000 rows, "block" beyond.
     class_weight : dict or "balanced", optional
         Factors of C, as in SVC.
     intercept : float, default=0.0
-        Added to the kernel, which gives the decision an intercept; 0 for none.
+        A constant added to the kernel, which gives the decision function an intercept; 0 for none.
     rounds : int, default=2
-        Of "rwsvm": problems solved, each weighted by the coefficients of the one before.
+        For "rwsvm": the number of problems solved, each weighted by the coefficients of the last.
     reweight : dict, optional
-        Of "rwsvm": the way from coefficients to weights. The default is
+        For "rwsvm": how weights follow from coefficients. The default is
         ``{"function": "sqrt", "floor": 0.1, "ceiling": 1.0}``; other functions are identity, log
         and tanh.
     tol : float, default=0.01
-        Stop when the pairwise gap is no larger than this share of the margin, as in SVC.
+        Stop when the pairwise gap is at most this fraction of the margin, as in SVC.
     absolute_tol : float, optional
-        Instead of `tol`: stop when the gap itself is no larger, as in the paper. The margin
-        shrinks as rows are added and as C grows, so that it means something else on every problem.
+        Instead of `tol`: stop when the gap itself is at most this, as in the paper. The margin
+        shrinks with the number of rows and with C, so the same value means different things on
+        different problems.
     max_iter : int, default=1_000_000
-        For each class; -1 for no limit.
+        Iterations for each class; -1 for no limit.
     time_limit : float or str, optional
-        Seconds, or like "90s", "2h30m"; for the whole fit.
+        Seconds, or text such as "90s" or "2h30m", for the whole fit.
     memory_limit : int or str, default="1GiB"
-        Bytes for kernel values, and for rows of data that is streamed.
+        Bytes for kernel values, and for the rows of streamed data.
     random_state : int, RandomState or None, default=None
-        Chooses the row to start from; None takes the first.
+        Selects the row to start from; None is the first row.
     verbose : bool, default=False
-        Print a line a second.
+        Print a line every second.
     warm_start : bool, default=False
-        Go on from the coefficients of the last fit, if that had as many rows and the same classes.
+        Start from the coefficients of the last fit if it had as many rows and the same classes.
     callback : callable, optional
         Called with a `Progress` after every step, or with "block" after every pass and every
-        1,000 steps; a true answer ends the fit.
+        50 steps; the fit ends when it returns a true value.
 
     Attributes
     ----------
     classes_ : (n_classes,) array
     support_ : (n_support,) int64 array
-        Rows that are a support vector of some class, ascending.
+        Indices of the rows that are support vectors of any class, ascending.
     support_vectors_ : (n_support, n_features) float32 array
     n_support_ : (n_classes,) int array
-        How many of them each class has.
+        The number of support vectors in each class.
     dual_coef_ : (1 or n_classes, n_support) float64 array
-        In units of the margin: a decision value of 1 is at the margin of its class.
+        In units of the margin: a decision value of 1 is on the margin.
     coef_ : (1 or n_classes, n_features) float64 array
-        What each feature counts; of the linear kernel only.
+        Weights of the features; only for the linear kernel.
     intercept_ : (1 or n_classes,) float64 array
-        0 where `intercept` is.
+        0 if `intercept` is 0.
     algorithm_ : str
-        That was taken for "auto".
+        The algorithm used, where "auto" was asked for.
     n_iter_ : (1 or n_classes,) int array
     gap_ : (1 or n_classes,) float array
-        At the end, under a gradient computed from the coefficients alone.
+        The final gap, under a gradient recomputed from the coefficients.
     relative_gap_ : (1 or n_classes,) float array
-        The same as a share of the margin; at most `tol` where converged.
+        The same as a fraction of the margin; at most `tol` if converged.
     passes_ : (1 or n_classes,) int array
-        Passes over the rows that kept the gradient up to date; one over a sample counts too.
+        Passes over the rows to update the gradient; those over a subsample count, too.
     kernel_values_ : int
-        How many were computed in the fit.
+        The number of kernel values computed.
     status_ : list of str
-        Of each class: converged, max_iter, time_limit, callback or interrupted.
+        For each class: converged, max_iter, time_limit, callback or interrupted.
     n_features_in_, feature_names_in_
-        As everywhere in scikit-learn; the names are those of a data frame or of a store.
+        As in all of scikit-learn; the names come from a data frame or a store.
     scaling_ : Scaling or None
-        Of the prepared store that it was fitted on.
+        The scaling of the prepared store it was fitted on.
 
     Notes
     -----
-    Up to 1,000 rows the problem is solved to rounding, by linear equations once its support
-    vectors are known; with "auto", that problem is the plain SVM. So the order of the rows does not
-    matter there, and a weight of 2 is the same as the row twice, as scikit-learn's checks ask. The
-    working set of "mfw", and so its model, depends on the order; `tol` is then what is left open.
+    Up to 1,000 rows the problem is solved to rounding, by linear equations once the support vectors
+    are known; with "auto" it is the plain SVM. The result then does not depend on the order of the
+    rows, and a weight of 2 equals a repeated row, as scikit-learn's estimator checks require. With
+    "mfw" the working set, and so the model, depends on the order of the rows.
 
-    Ctrl-C ends the fit with the model so far, which is usable, and a warning; twice, it raises
+    Ctrl-C ends the fit with the current, usable model and a warning; pressed twice, it raises
     KeyboardInterrupt as usual.
 
-    The rows of a prepared store are scaled already. So the arrays that a classifier fitted on one
-    is given must be scaled in the same way; `to_model()` gives a model that takes raw rows.
+    The rows of a prepared store are scaled. Arrays passed to an estimator that was fitted on one
+    must be scaled in the same way; `to_model()` returns a model that takes raw rows.
 
     Examples
     --------
@@ -191,46 +191,48 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : (n, d) array, sparse array, data frame, path or dict
-            In memory: anything that scikit-learn takes. Streamed, and never copied as a whole: a
+            In memory: anything that scikit-learn accepts. Streamed, never copied as a whole: a
             dask array, a Zarr array, an h5py dataset, a numpy memory map; a store by its path or
             address ("mine.zarr", "s3://bucket/mine.zarr"), or ``{"path": ..., "x": ..., "y": ...}``
-            with the names of arrays in it.
+            with the names of its arrays.
         y : (n,) array, optional
-            The labels; of a store, those in it where y is not given.
+            The labels; by default those in the store, if X is one.
         sample_weight : (n,) array or float, optional
-            Factors of C: a row of weight 2 counts as two, one of weight 0 takes no part.
+            Factors of C: a row of weight 2 counts twice, one of weight 0 is excluded.
         margin_weight : (n,) array or float, optional
-            Of the algorithms wsvm and rwsvm: the margin asked of each row, 1 being the common one.
+            For wsvm and rwsvm: the margin asked of each row, relative to the others.
 
         Returns
         -------
         BigSVC
-            Itself.
+            The fitted estimator.
         """
         began = time.monotonic()
         with rows_to_fit(self, X, y) as (rows, y):
             check_classification_targets(y)
-            classes, which = np.unique(y, return_inverse=True)
+            classes, codes = np.unique(y, return_inverse=True)
             if len(classes) < 2:
                 raise ValueError(
-                    f"y holds one class only, {classes.tolist()[0]!r}; BigSVC needs two or more"
+                    f"y has one class only, {classes.tolist()[0]!r}; BigSVC needs two or more"
                 )
-            options = fit_options(self, rows, (classes, which), sample_weight, margin_weight)
+            options = fit_options(self, rows, (classes, codes), sample_weight, margin_weight)
             n_outputs = 1 if len(classes) == 2 else len(classes)
             backend, memory = rows.backend(options, n_outputs)
             options = replace(options, memory=memory)
             starts = self._starts(len(y), classes)
             with defer_interrupt() as interrupted:
                 monitor = StopMonitor(self, began, interrupted)
-                told = self.callback is not None
+                every_step = self.callback is not None
                 if n_outputs == 1:
-                    signs = np.where(which == 1, 1, -1).astype(np.int8)
+                    signs = np.where(codes == 1, 1, -1).astype(np.int8)
                     start = starts[0] if starts is not None else None
-                    fits = [fit_binary(backend, signs, options, monitor, start, told)]
+                    fits = [fit_binary(backend, signs, options, monitor, start, every_step)]
                 else:
-                    fits = fit_classes(backend, which, n_outputs, options, monitor, starts, told)
+                    fits = fit_multiclass(
+                        backend, codes, n_outputs, options, monitor, starts, every_step
+                    )
             self.classes_ = classes
-            self._keep(fits, which, backend, options)
+            self._set_results(fits, codes, backend, options)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -239,19 +241,19 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : (n, d) array, sparse array, data frame, path or dict
-            As for `fit`. Of a store with the parts train and test, test is taken unless
-            "STORE/train" is named.
+            As for `fit`. For a store with the parts train and test it is test, unless X names
+            "STORE/train".
 
         Returns
         -------
         (n,) or (n, n_classes) float64 array
-            For two classes one value, 0 or above for the second.
+            One value per row for two classes, at least 0 for the second class.
         """
         check_is_fitted(self)
         coef = np.ascontiguousarray(self.dual_coef_.T)
         with rows_to_predict(self, X) as rows:
             decision = np.repeat(self.intercept_[:, None], rows.shape[0], axis=1)
-            for start, piece in rows.pieces():
+            for start, piece in rows.chunks():
                 block = block_of(piece, start)
                 products(self._kernel, block, self.support_vectors_, coef, decision)
         return decision[0] if len(self.classes_) == 2 else decision.T
@@ -267,7 +269,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         Returns
         -------
         (n,) array
-            Of the values in `classes_`.
+            Values of `classes_`.
         """
         decision = self.decision_function(X)
         if decision.ndim == 1:
@@ -276,22 +278,22 @@ class BigSVC(ClassifierMixin, BaseEstimator):
 
     @property
     def coef_(self) -> np.ndarray:
-        """What each feature counts, where the kernel is linear."""
+        """The weights of the features, for the linear kernel."""
         if self._kernel.name != "linear":
-            raise AttributeError("coef_ is there with the linear kernel only")
+            raise AttributeError("coef_ is only available with the linear kernel")
         return self.dual_coef_ @ self.support_vectors_.astype(np.float64)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The share of rows that are predicted right.
+        """The accuracy on rows with known labels.
 
         Parameters
         ----------
         X : (n, d) array, sparse array, data frame, path or dict
             As for `decision_function`.
         y : (n,) array, optional
-            The labels; of a store, those in it where y is not given.
+            The labels; by default those in the store, if X is one.
         sample_weight : (n,) array, optional
-            What each row counts.
+            Weights of the rows.
 
         Returns
         -------
@@ -308,7 +310,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         Returns
         -------
         Model
-            With the scaling of the store that it was trained on, so that it takes raw rows.
+            Includes the scaling of the store it was trained on, and so takes raw rows.
         """
         from bigsvm.core.labels import to_label
         from bigsvm.models.model import Model
@@ -340,34 +342,34 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         return tags
 
     def _starts(self, n: int, classes: np.ndarray) -> np.ndarray | None:
-        """The coefficients of the last fit, if that is to be gone on from."""
+        """The coefficients of the last fit, if a warm start is possible."""
         last: Any = getattr(self, "_alpha", None)
         if not self.warm_start or last is None or last.shape[1] != n:
             return None
         return last if np.array_equal(self.classes_, classes) else None
 
-    def _keep(
-        self, fits: list[Fitted], which: np.ndarray, backend: Backend, options: FitOptions
+    def _set_results(
+        self, fits: list[FitResult], codes: np.ndarray, backend: Backend, options: FitOptions
     ) -> None:
-        """The attributes of a fitted estimator."""
-        self._alpha = np.array([fitted.alpha for fitted in fits]) if self.warm_start else None
+        """Set the attributes of a fitted estimator."""
+        self._alpha = np.array([result.alpha for result in fits]) if self.warm_start else None
         self._kernel = options.kernel
         self.algorithm_ = options.algorithm if self.algorithm == "auto" else self.algorithm
-        coef = np.array([fitted.coef for fitted in fits])
+        coef = np.array([result.coef for result in fits])
         self.support_ = np.flatnonzero(coef.any(axis=0))
         self.support_vectors_ = backend.gather(self.support_)
-        self.n_support_ = np.bincount(which[self.support_], minlength=len(self.classes_))
+        self.n_support_ = np.bincount(codes[self.support_], minlength=len(self.classes_))
         self.dual_coef_ = coef[:, self.support_]
         self.intercept_ = options.intercept * self.dual_coef_.sum(axis=1)
-        self.n_iter_ = np.array([fitted.iterations for fitted in fits])
-        self.gap_ = np.array([fitted.gap for fitted in fits])
-        self.relative_gap_ = np.array([fitted.relative_gap for fitted in fits])
-        self.passes_ = np.array([fitted.passes for fitted in fits])
+        self.n_iter_ = np.array([result.iterations for result in fits])
+        self.gap_ = np.array([result.gap for result in fits])
+        self.relative_gap_ = np.array([result.relative_gap for result in fits])
+        self.passes_ = np.array([result.passes for result in fits])
         self.kernel_values_ = backend.kernel_values.total
-        self.status_ = [fitted.status for fitted in fits]
+        self.status_ = [result.status for result in fits]
         if unfinished := set(self.status_) - {"converged", "callback"}:
             warnings.warn(
-                f"the fit ended before it converged ({', '.join(sorted(unfinished))}) at a gap of "
+                f"the fit stopped before convergence ({', '.join(sorted(unfinished))}) at a gap of "
                 f"{self.gap_.max():.1e}, {self.relative_gap_.max():.1e} of the margin, where "
                 f"{options.stop_rule} was asked for"
                 + ("; are the features scaled?" if "max_iter" in unfinished else ""),

@@ -1,4 +1,4 @@
-"""What `BigSVC` takes without copying it: stores, Zarr, HDF5 and dask arrays, memory maps."""
+"""Data that `BigSVC` streams instead of copying: stores, Zarr, HDF5, dask arrays, memory maps."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes, class_codes
 from bigsvm.core.messages import one_line
 from bigsvm.core.urls import path_or_url
-from bigsvm.estimator.dense import Spread
+from bigsvm.estimator.dense import VarianceAccumulator
 from bigsvm.stores.fingerprint import finite_chunks, new_fingerprint, verify_recorded
 from bigsvm.stores.group import StoreGroup
 from bigsvm.stores.rows import CHUNK_BYTES, rows_that_fit
 from bigsvm.stores.store import Dataset, open_dataset, part_to_predict
 
 _LIBRARIES = ("dask", "h5py", "zarr")
-_ARRAYS = {"Array", "Dataset", "memmap"}  # what they call them
+_ARRAYS = {"Array", "Dataset", "memmap"}  # the class names of these libraries
 
 
 def is_store(X: Any) -> bool:
     """Whether X names a store: a path, an address, or a mapping with a `path`."""
-    return (
-        isinstance(X, str | os.PathLike) or type(X) is dict
-    )  # some sparse matrices are dicts, too
+    # Not isinstance: some sparse matrices are subclasses of dict.
+    return isinstance(X, str | os.PathLike) or type(X) is dict
 
 
 def is_out_of_core(X: Any) -> bool:
-    """Whether X is data to be streamed, and not rows in memory."""
+    """Whether X is to be streamed rather than held in memory."""
     if is_store(X):
         return True
     return isinstance(X, np.memmap) or type(X).__module__.partition(".")[0] in _LIBRARIES
@@ -43,23 +42,23 @@ def open_out_of_core(
     testing: bool = False,
     classes: Classes | None = None,
 ) -> Dataset:
-    """Open what `is_out_of_core`, as a data set to be closed again.
+    """Open data for which `is_out_of_core` holds; the caller closes it.
 
     Parameters
     ----------
     X : path, mapping or array
-        As `open_dataset` takes it, or a two-dimensional array that reads rows when it is sliced.
+        As for `open_dataset`, or a two-dimensional array that reads rows when it is sliced.
     with_labels : bool
-        The labels of a store are wanted, too.
+        Also read the labels of a store.
     testing : bool
-        Of a store with the parts train and test, take test.
+        Open the part test of a store that has the parts train and test.
     classes : tuple of labels, optional
-        Those that its labels must be among.
+        The classes that its labels must be among.
 
     Returns
     -------
     Dataset
-        Arrays are not opened, nor closed, and have no labels.
+        An array passed as X is neither opened nor closed, and has no labels.
     """
     if is_store(X):
         spec = X if type(X) is dict else {"path": path_or_url(os.fspath(X))}
@@ -77,21 +76,21 @@ def open_out_of_core(
         X = _MappedRows(X)
     dataset = Dataset(StoreGroup(None, "X", lambda: None, remote), X, None, {}, "X")
     if library == "dask":
-        dataset.n_readers = 1  # it has threads of its own
+        dataset.n_readers = 1  # dask has threads of its own
     return dataset
 
 
-def places_of(dataset: Dataset) -> np.ndarray:
-    """The class of each row, by its place among those of the data set."""
+def row_codes(dataset: Dataset) -> np.ndarray:
+    """For each row the position of its class among those of the data set."""
     return np.searchsorted(class_codes(dataset.classes), dataset.labels())
 
 
-def look_through(dataset: Dataset, weight: np.ndarray | None = None) -> float:
-    """Read all rows once, refuse what is not finite or not as written; return their variance.
+def validate_rows(dataset: Dataset, weight: np.ndarray | None = None) -> float:
+    """Read all rows once, check that they are finite and unchanged, and return their variance.
 
-    A row counts as often as its weight. From now on every chunk must be what it was.
+    From then on, chunks that change raise an error.
     """
-    spread = Spread(weight)
+    spread = VarianceAccumulator(weight)
     prepared = dataset.recorded_fingerprint is not None
     digest = new_fingerprint(dataset.n, dataset.d)
     for rows in finite_chunks(dataset):
@@ -119,11 +118,11 @@ def _check(X: Any, library: str) -> None:
 
 
 class _MappedRows:
-    """Rows of a file mapped into memory."""
+    """Rows of a memory-mapped file."""
 
     def __init__(self, rows: np.memmap) -> None:
         self._rows, self.shape, self.dtype = rows, rows.shape, rows.dtype
-        # The system reads what is touched; but rows of other numbers are made float32 in memory.
+        # The system pages in what is read; but rows of other types are copied to float32.
         n, d = rows.shape
         self.chunks = (min(n, rows_that_fit(CHUNK_BYTES, d, max(4, rows.itemsize))), d)
 
@@ -132,7 +131,7 @@ class _MappedRows:
 
 
 class _DaskRows:
-    """Rows that dask computes anew whenever they are read."""
+    """Rows that dask computes every time they are read."""
 
     def __init__(self, array: Any) -> None:
         self._array, self.shape, self.dtype = array, array.shape, array.dtype

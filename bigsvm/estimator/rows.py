@@ -1,4 +1,4 @@
-"""The rows that `BigSVC` is given, in memory or outside, by one interface."""
+"""The rows passed to `BigSVC`, in memory or out of core, behind one interface."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bigsvm.backends.local import LocalBackend
 from bigsvm.backends.memory import plan_memory
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import classes_array, to_label
-from bigsvm.estimator.dense import Spread, dense_rows
+from bigsvm.estimator.dense import VarianceAccumulator, dense_rows
 from bigsvm.estimator.fit import FitOptions
 from bigsvm.estimator.out_of_core import (
     is_out_of_core,
     is_store,
-    look_through,
     open_out_of_core,
-    places_of,
+    row_codes,
+    validate_rows,
 )
 from bigsvm.models.scoring import effective
 from bigsvm.stores.rows import prefetch_map
@@ -32,7 +32,7 @@ from bigsvm.stores.store import Dataset
 if TYPE_CHECKING:
     from bigsvm.estimator.classifier import BigSVC
 
-ROWS_AT_A_TIME = 16_384
+ROWS_PER_CHUNK = 16_384
 _ACCEPTED = {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
 
 
@@ -42,16 +42,16 @@ class Rows(Protocol):
     shape: tuple[int, int]
 
     def variance(self, weight: np.ndarray | None) -> float:
-        """Of all values together, a row as often as its weight; the same bits wherever they are."""
+        """The variance of all values, rows weighted; the same bits wherever the rows are."""
 
     def backend(self, options: FitOptions, n_outputs: int) -> tuple[Backend, int]:
-        """Who serves them to a solver, and how many bytes of memory are left for that one.
+        """The backend that serves them to a solver, and the bytes of memory left for the solver.
 
-        `n_outputs` is the number of decision values of a pattern.
+        `n_outputs` is the number of outputs of a pass: 1, or the number of classes.
         """
 
-    def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
-        """All rows in order, some at a time: the number of the first, and they as float32."""
+    def chunks(self) -> Iterator[tuple[int, np.ndarray]]:
+        """All rows in order, in chunks: the index of the first row, and the rows as float32."""
 
 
 class InMemoryRows:
@@ -70,7 +70,7 @@ class InMemoryRows:
 
     def variance(self, weight: np.ndarray | None) -> float:
         """See `Rows`."""
-        spread = Spread(weight)
+        spread = VarianceAccumulator(weight)
         spread.add(self._dense)
         return spread.variance
 
@@ -78,32 +78,32 @@ class InMemoryRows:
         """See `Rows`."""
         return InMemoryBackend(self._dense, options.kernel), options.memory
 
-    def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
+    def chunks(self) -> Iterator[tuple[int, np.ndarray]]:
         """See `Rows`."""
-        for start in range(0, self.shape[0], ROWS_AT_A_TIME):
-            yield start, dense_rows(self._given[start : start + ROWS_AT_A_TIME], start)
+        for start in range(0, self.shape[0], ROWS_PER_CHUNK):
+            yield start, dense_rows(self._given[start : start + ROWS_PER_CHUNK], start)
 
 
 class OutOfCoreRows:
-    """Rows of a data set: chunks are read when they are wanted, and kept while memory allows."""
+    """Rows of a data set, whose chunks are read on demand and kept as far as memory allows."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.shape = (dataset.n, dataset.d)
         self._dataset = dataset
-        self._seen = False
+        self._validated = False
 
     def variance(self, weight: np.ndarray | None) -> float:
-        """See `Rows`; the first pass, which also looks whether they can be trained on."""
-        self._seen = True
-        return look_through(self._dataset, weight)
+        """See `Rows`; this first pass also validates the rows."""
+        self._validated = True
+        return validate_rows(self._dataset, weight)
 
     def backend(self, options: FitOptions, n_outputs: int) -> tuple[Backend, int]:
         """See `Rows`."""
         data = self._dataset
-        if not self._seen:
-            look_through(data)
+        if not self._validated:
+            validate_rows(data)
         hot_rows = options.hot_set if options.schedule == "block" else 0
-        weights = 3 * 8 if options.weighted else 0  # bytes a row
+        weights = 3 * 8 if options.weighted else 0  # bytes per row
         plan = plan_memory(
             options.memory,
             data,
@@ -117,7 +117,7 @@ class OutOfCoreRows:
         backend = LocalBackend(data, options.kernel, plan.resident, threads, plan.rows_at_once)
         return backend, plan.solver
 
-    def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
+    def chunks(self) -> Iterator[tuple[int, np.ndarray]]:
         """See `Rows`."""
         data = self._dataset
         starts = range(0, data.n, data.chunk_rows)
@@ -127,71 +127,71 @@ class OutOfCoreRows:
 
 
 @contextmanager
-def rows_to_fit(given: BigSVC, X: Any, y: Any) -> Iterator[tuple[Rows, np.ndarray]]:
-    """Rows and labels as `BigSVC.fit` takes them, checked in the way of scikit-learn.
+def rows_to_fit(estimator: BigSVC, X: Any, y: Any) -> Iterator[tuple[Rows, np.ndarray]]:
+    """Validate the rows and labels passed to `BigSVC.fit` as scikit-learn does.
 
-    Sets what an estimator knows of its rows: `n_features_in_`, `feature_names_in_`, `scaling_`.
+    Sets `n_features_in_`, `feature_names_in_` and `scaling_` of the estimator.
     """
     if not is_out_of_core(X):
-        X, y = validate_data(given, X, y, ensure_min_samples=1, **_ACCEPTED)
-        given.scaling_ = None
-        with _mistakes_as_value_errors():
+        X, y = validate_data(estimator, X, y, ensure_min_samples=1, **_ACCEPTED)
+        estimator.scaling_ = None
+        with _user_error_as_value_error():
             yield InMemoryRows(X), y
         return
     from_store = y is None and is_store(X)
-    with _mistakes_as_value_errors(), open_out_of_core(X, from_store) as dataset:
+    with _user_error_as_value_error(), open_out_of_core(X, from_store) as dataset:
         rows = OutOfCoreRows(dataset)
         if from_store:
-            y = classes_array(dataset.classes)[places_of(dataset)]
+            y = classes_array(dataset.classes)[row_codes(dataset)]
         elif y is not None:
-            y = np.asarray(y)  # a label a row can be held, whoever has them
-        y = validate_data(given, y=y)
+            y = np.asarray(y)  # the labels always fit into memory
+        y = validate_data(estimator, y=y)
         check_consistent_length(rows, y)
-        validate_data(given, rows, skip_check_array=True)
+        validate_data(estimator, rows, skip_check_array=True)
         if dataset.feature_names:
-            given.feature_names_in_ = np.array(dataset.feature_names, object)
-        given.scaling_ = dataset.scaling
+            estimator.feature_names_in_ = np.array(dataset.feature_names, object)
+        estimator.scaling_ = dataset.scaling
         yield rows, y
 
 
 @contextmanager
-def rows_to_predict(given: BigSVC, X: Any) -> Iterator[Rows]:
-    """Rows as `BigSVC.decision_function` takes them, if they are like those of the training."""
+def rows_to_predict(estimator: BigSVC, X: Any) -> Iterator[Rows]:
+    """Validate the rows passed to `BigSVC.decision_function` against those of the training."""
     if not is_out_of_core(X):
-        yield InMemoryRows(validate_data(given, X, reset=False, **_ACCEPTED))
+        yield InMemoryRows(validate_data(estimator, X, reset=False, **_ACCEPTED))
         return
-    with _mistakes_as_value_errors(), open_out_of_core(X, testing=True) as dataset:
+    with _user_error_as_value_error(), open_out_of_core(X, testing=True) as dataset:
         rows, path = OutOfCoreRows(dataset), dataset.path
-        if dataset.d != given.n_features_in_:
+        if dataset.d != estimator.n_features_in_:
             raise ValueError(
                 f"{path} has {dataset.d} features, but BigSVC is expecting "
-                f"{given.n_features_in_} features as input"
+                f"{estimator.n_features_in_} features as input"
             )
-        names = getattr(given, "feature_names_in_", None)
+        names = getattr(estimator, "feature_names_in_", None)
         if names is not None and dataset.feature_names and dataset.feature_names != [*names]:
-            raise ValueError(f"{path}: its feature names are not those of the training")
+            raise ValueError(f"{path}: its feature names differ from those of the training data")
         prepared = dataset.recorded_fingerprint is not None
-        if prepared and effective(dataset.scaling) != effective(given.scaling_):
+        if prepared and effective(dataset.scaling) != effective(estimator.scaling_):
             raise ValueError(
-                f"{path}: was not scaled like the training rows; take data prepared together with "
+                f"{path}: was not scaled like the training rows; use data prepared together with "
                 "them"
             )
         yield rows
 
 
-def labels_to_test(given: BigSVC, X: Any) -> np.ndarray:
-    """The labels in the store that X names, which must be among the classes of the training."""
-    classes = tuple(to_label(label) for label in given.classes_)
+def labels_to_test(estimator: BigSVC, X: Any) -> np.ndarray:
+    """The labels in the store X, which must be among the classes of the training."""
+    classes = tuple(to_label(label) for label in estimator.classes_)
     with (
-        _mistakes_as_value_errors(),
+        _user_error_as_value_error(),
         open_out_of_core(X, True, testing=True, classes=classes) as dataset,
     ):
-        return given.classes_[places_of(dataset)]
+        return estimator.classes_[row_codes(dataset)]
 
 
 @contextmanager
-def _mistakes_as_value_errors() -> Iterator[None]:
-    """As scikit-learn has them."""
+def _user_error_as_value_error() -> Iterator[None]:
+    """Raise ValueError, as scikit-learn does, instead of UserError."""
     try:
         yield
     except UserError as mistake:

@@ -1,4 +1,4 @@
-"""What ends a fit of `BigSVC` before it has converged, and what it tells on the way."""
+"""Ends a fit of `BigSVC` before convergence, and reports its progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from bigsvm.config import Duration
-from bigsvm.estimator.options import checked
+from bigsvm.estimator.options import validate_parameter
 
 if TYPE_CHECKING:
     from bigsvm.estimator.classifier import BigSVC
@@ -23,14 +23,14 @@ SECONDS_BETWEEN_LINES = 1.0
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback is told.
+    """The argument of a callback.
 
     Attributes
     ----------
     iteration, passes : int
-        Steps so far, of all classes, and passes over the data.
+        Steps so far, over all classes, and passes over the data.
     gap : float
-        The largest of all classes.
+        The largest gap of all classes.
     seconds : float
         Since `fit` began.
     relative_gap : float
@@ -46,42 +46,42 @@ class Progress:
 
 
 class StopMonitor:
-    """Asked by a fit, as often as it likes, whether to end; it tells how far it is.
+    """Called by a fit with its iterates; prints progress and decides whether to stop.
 
     Parameters
     ----------
-    given : BigSVC
-        Its time limit, callback and `verbose`.
+    estimator : BigSVC
+        Has the time limit, callback and `verbose`.
     began : float
-        When, by `time.monotonic`.
+        When the fit began, by `time.monotonic`.
     interrupted : callable
-        Whether Ctrl-C was pressed.
+        Returns whether Ctrl-C was pressed.
     """
 
-    def __init__(self, given: BigSVC, began: float, interrupted: Callable[[], bool]) -> None:
-        self._given, self._began, self._interrupted = given, began, interrupted
+    def __init__(self, estimator: BigSVC, began: float, interrupted: Callable[[], bool]) -> None:
+        self._estimator, self._began, self._interrupted = estimator, began, interrupted
         self._deadline = np.inf
-        if given.time_limit is not None:
-            self._deadline = began + checked(
-                "time_limit", Annotated[Duration, Field(gt=0)], given.time_limit
+        if estimator.time_limit is not None:
+            self._deadline = began + validate_parameter(
+                "time_limit", Annotated[Duration, Field(gt=0)], estimator.time_limit
             )
-        self._line_at, self._told_at = began, 0
+        self._printed_at, self._called_at = began, 0
 
     def __call__(self, state: State | ClassStates) -> str | None:
-        """The status to end with, if any."""
-        given, now = self._given, time.monotonic()
-        if given.verbose and now - self._line_at >= SECONDS_BETWEEN_LINES:
-            self._line_at = now
+        """The status to stop with, if any."""
+        estimator, now = self._estimator, time.monotonic()
+        if estimator.verbose and now - self._printed_at >= SECONDS_BETWEEN_LINES:
+            self._printed_at = now
             print(
                 f"[BigSVC] iteration {state.iteration:,}, gap {state.gap:.2e}, "
                 f"{state.relative_gap:.1e} of the margin"
             )
-        if given.callback is not None and state.iteration > self._told_at:
-            self._told_at = state.iteration
-            told = Progress(
+        if estimator.callback is not None and state.iteration > self._called_at:
+            self._called_at = state.iteration
+            progress = Progress(
                 state.iteration, state.passes, state.gap, now - self._began, state.relative_gap
             )
-            if given.callback(told):
+            if estimator.callback(progress):
                 return "callback"
         if self._interrupted():
             return "interrupted"

@@ -96,7 +96,7 @@ def bytes_a_pattern(model: ModelConfig) -> int:
     return 3 * 8 if any(what is not None for what in given) else 0
 
 
-def checked(values: np.ndarray, where: str) -> np.ndarray:
+def check_weights(values: np.ndarray, where: str) -> np.ndarray:
     """Weights as float64, all of them 0 or more and some above; else a UserError that says which.
 
     Parameters
@@ -130,7 +130,7 @@ def _read(key: str, name: str | None, dataset: Dataset) -> np.ndarray | None:
             f"{where}: {len(values):,} weights, and the training set has {dataset.n:,} rows; a "
             "weight a row is needed"
         )
-    return checked(values, where)
+    return check_weights(values, where)
 
 
 def _from_file(path: Path, where: str) -> np.ndarray:

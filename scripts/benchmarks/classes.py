@@ -20,8 +20,7 @@ from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.core.arrays import RowChunks
 from bigsvm.core.labels import one_vs_rest_signs
 from bigsvm.core.stop_rule import StopRule
-from bigsvm.estimator.fit import FitOptions, fit_binary
-from bigsvm.estimator.fit_classes import fit_classes
+from bigsvm.estimator.fit import FitOptions, fit_binary, fit_multiclass
 from bigsvm.kernels import Kernel, block_of, products
 
 
@@ -60,7 +59,7 @@ def compare(name: str, x: np.ndarray, y: np.ndarray, C: float, gamma: float, spl
         svc = SVC(C=C, gamma=gamma).fit(scaled[train], y[train])
         theirs.append(svc.score(scaled[test], y[test]))
         backend = Counting(scaled[train], kernel)
-        fits = fit_classes(backend, y[train], count, options, lambda _: None)
+        fits = fit_multiclass(backend, y[train], count, options, lambda _: None)
         together += backend.values
         coef = np.stack([fit.coef for fit in fits], axis=1)
         decision = np.zeros((count, len(test)))

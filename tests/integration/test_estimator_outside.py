@@ -246,7 +246,7 @@ def test_names_of_features_come_with_the_store(tmp_path: Path, data_dir: Path) -
     assert model.feature_names_in_.tolist() == table.columns[:60].tolist()
     assert model.to_model().about["feature_names"] == table.columns[:60].tolist()
     assert model.score(table[table.columns[:60]], table["class"]) > 0.9
-    with pytest.raises(ValueError, match="feature names are not those of the training"):
+    with pytest.raises(ValueError, match="feature names differ from those of the training"):
         model.predict(tmp_path / "other.zarr")
     with pytest.warns(UserWarning, match="does not have valid feature names"):
         model.predict(table[table.columns[:60]].to_numpy())

@@ -231,7 +231,7 @@ def test_small_problems_are_solved_to_the_last_digit(heart: Given) -> None:
         ({}, {"sample_weight": np.full(270, np.nan)}, "sample_weight: the weight of row 0"),
         ({}, {"sample_weight": np.zeros(270)}, "every weight is zero"),
         ({}, {"sample_weight": np.full(270, "much")}, "sample_weight holds"),
-        ({}, {"margin_weight": np.ones(270)}, "the algorithm fw has no margin_weight"),
+        ({}, {"margin_weight": np.ones(270)}, "the algorithm fw takes no margin_weight"),
         ({"algorithm": "wsvm"}, {}, "the algorithm wsvm needs margin_weight"),
         ({"algorithm": "rwsvm", "rounds": 0}, {}, "rounds=0"),
         ({"algorithm": "rwsvm", "reweight": {"function": "x"}}, {}, "reweight="),

@@ -11,8 +11,7 @@ from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.core.labels import one_vs_rest_signs
 from bigsvm.core.stop_rule import StopRule
-from bigsvm.estimator.fit import FitOptions, fit_binary
-from bigsvm.estimator.fit_classes import fit_classes
+from bigsvm.estimator.fit import FitOptions, fit_binary, fit_multiclass
 from bigsvm.kernels import Kernel
 from bigsvm.solvers import in_turns
 from bigsvm.solvers.block import BlockSchedule
@@ -223,14 +222,14 @@ def test_fit_classes_is_fit_signs_for_each(schedule):
     x, y = digits(600)
     backend = InMemoryBackend(x, RBF)
     options = FitOptions(RBF, 1.0, "mfw", schedule, PAPER, MEMORY, 3)
-    fits = fit_classes(backend, y, 10, options, lambda states: None)
+    fits = fit_multiclass(backend, y, 10, options, lambda states: None)
     for k, fitted in enumerate(fits):
         expected = fit_binary(backend, one_vs_rest_signs(y, k), options, lambda state: None)
         assert fitted.alpha.tobytes() == expected.alpha.tobytes()
         assert (fitted.iterations, fitted.status) == (expected.iterations, "converged")
         assert fitted.gap == expected.gap
         np.testing.assert_allclose(fitted.coef, expected.coef, rtol=1e-12)
-    again = fit_classes(
+    again = fit_multiclass(
         backend, y, 10, options, lambda states: None, starts=[f.alpha for f in fits]
     )
     assert [fitted.iterations for fitted in again] == [0] * 10
@@ -240,7 +239,7 @@ def test_fit_classes_stops():
     x, y = digits(600)
     backend = InMemoryBackend(x, RBF)
     options = FitOptions(RBF, 1.0, "mfw", "exact", PAPER, MEMORY, 0)
-    short = fit_classes(backend, y, 10, replace(options, max_iterations=20), lambda states: None)
+    short = fit_multiclass(backend, y, 10, replace(options, max_iterations=20), lambda states: None)
     assert [(f.iterations, f.status) for f in short] == [(20, "max_iter")] * 10
     asked = []
 
@@ -248,7 +247,7 @@ def test_fit_classes_stops():
         asked.append(states.iteration)
         return "callback" if states.iteration >= 30 else None
 
-    stopped = fit_classes(backend, y, 10, options, stop, every_step=True)
+    stopped = fit_multiclass(backend, y, 10, options, stop, every_step=True)
     assert asked == sorted(asked) and asked[-1] == 30
     assert sum(f.iterations for f in stopped) == 30
     assert stopped[0].iterations == 30 and stopped[0].status == "callback"
