@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm import cli
+from bigsvm.config.prepare_options import options_from_arguments
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes
 from bigsvm.core.progress import Progress, no_progress
 from bigsvm.core.urls import is_url, path_or_url
 from bigsvm.prediction.inputs import Source, is_store, open_source
 from bigsvm.prediction.outputs import check_output, open_predictions
-from bigsvm.prepare import options_from
 from bigsvm.readers import FORMATS, ReadOptions
 from bigsvm.terminal.progress import show_progress
 from bigsvm.terminal.signals import exit_on_sigterm
@@ -189,7 +189,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `python -m bigsvm.predict`."""
     arguments = parse_arguments(argv)
     _refuse_options_without_use(arguments)
-    options = replace(options_from(arguments).to_read(), with_labels=not arguments.no_labels)
+    options = replace(
+        options_from_arguments(vars(arguments)).to_read(), with_labels=not arguments.no_labels
+    )
     asked = (arguments.model, arguments.source, arguments.out, options)
     kept: dict[str, Any] = {"arrays": (arguments.x, arguments.y), "overwrite": arguments.overwrite}
     if arguments.cluster is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bigsvm import cli
-from bigsvm.config.prepare_options import PrepareOptions, validate_options
+from bigsvm.config.prepare_options import options_from_arguments
 from bigsvm.core.scaling import KINDS
 from bigsvm.preparation.pipeline import prepare
 from bigsvm.preparation.sources import SOURCES, SYNTHETIC
@@ -71,22 +71,10 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     return parser.parse_args(argv)
 
 
-def options_from(arguments: Namespace) -> PrepareOptions:
-    """The options that were given, as their types want them."""
-    given = {
-        key: value
-        for key, value in vars(arguments).items()
-        if key in PrepareOptions.model_fields and value is not None
-    }
-    if "header" in given:
-        given["header"] = {"auto": "auto", "yes": True, "no": False}[given["header"]]
-    return validate_options(given)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `python -m bigsvm.prepare`."""
     arguments = parse_arguments(argv)
-    options = options_from(arguments)
+    options = options_from_arguments(vars(arguments))
     asked = (arguments.source, arguments.store, options, arguments.test_file)
     from bigsvm.terminal.compiling import notify_compilation
 

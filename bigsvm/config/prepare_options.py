@@ -84,3 +84,15 @@ def validate_options(values: dict[str, Any]) -> PrepareOptions:
         first = mistakes.errors()[0]
         key = f"{first['loc'][0]} = {first['input']!r}: " if first["loc"] else ""
         raise UserError(f"prepare option {key}{first['msg']}") from mistakes
+
+
+def options_from_arguments(arguments: dict[str, Any]) -> PrepareOptions:
+    """PrepareOptions from the values of a command line; None means not given."""
+    given = {
+        key: value
+        for key, value in arguments.items()
+        if key in PrepareOptions.model_fields and value is not None
+    }
+    if "header" in given:
+        given["header"] = {"auto": "auto", "yes": True, "no": False}[given["header"]]
+    return validate_options(given)
