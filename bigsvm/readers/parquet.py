@@ -1,5 +1,10 @@
-"""Parquet: columns of numbers and a label column, read by row batches."""
+"""Parquet: columns of numbers and a label column, read by row batches.
 
+Of each column that is read at the same time, a page is in memory. Where a row group is so wide that
+these would take too much, it is decoded a strip of columns at a time into a temporary file first.
+"""
+
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +19,11 @@ from bigsvm.readers.columns import check_features, column_position
 from bigsvm.readers.validate import checked_labels, finite_rows
 
 _BUFFER_BYTES = 2**16
-# What reading may take. Of each column of a row group a page and the dictionary are in memory, as
-# large as writers make them unless asked otherwise, and about twice while they are decoded.
-_MOST_BYTES = 2**30
+# What all columns may take that are read at the same time, and where that is not enough, those of a
+# strip. Of each of them a page and the dictionary are in memory, as large as writers make them
+# unless asked otherwise, and about twice while they are decoded.
+_MOST_BYTES = 256 * 2**20
+_STRIP_BYTES = 64 * 2**20
 _PAGE_BYTES = 2 * 2**20
 
 
@@ -28,7 +35,7 @@ class ParquetReader:
         with _readable(path) as file:
             schema = file.schema_arrow
             self.n = file.metadata.num_rows
-            _check_row_groups(path, file.metadata)
+            self._strips = _strips(file.metadata, schema)
         index = _index_of_pandas(schema)
         self._places = [k for k, name in enumerate(schema.names) if name not in index]
         self.names = names = [schema.names[k] for k in self._places]
@@ -52,20 +59,45 @@ class ParquetReader:
         """Yield all rows in order."""
         first = 1
         with _readable(self.path) as file:
-            # Threads and prefetching would hold several row groups at a time.
-            parts = file.iter_batches(batch_size=batch_rows(self.d + 1), use_threads=False)
-            while (part := _next(self.path, parts)) is not None:
-                x = np.empty((part.num_rows, self.d))
+            parts = self._parts(file) if len(self._strips) == 1 else self._parts_by_strips(file)
+            for columns in parts:
+                x = np.empty((len(columns[0]), self.d))
                 for position, column in enumerate(self.columns):
-                    x[:, position] = self._numbers(self._column(part, column), first, position)
+                    x[:, position] = self._numbers(columns[self._places[column]], first, position)
                 y = np.empty(0)
                 if self.label_column is not None:
-                    y = self._labels(self._column(part, self.label_column), first)
+                    y = self._labels(columns[self._places[self.label_column]], first)
                 yield Batch(finite_rows(self.path, x, first, self.feature_names), y, first)
-                first += part.num_rows
+                first += len(x)
 
-    def _column(self, part: pa.RecordBatch, column: int) -> pa.Array:
-        return part.column(self._places[column])
+    def _parts(self, file: pq.ParquetFile) -> Iterator[list[pa.Array]]:
+        """All columns of some rows after others."""
+        # Threads and prefetching would hold several row groups at a time.
+        parts = file.iter_batches(batch_size=batch_rows(self.d + 1), use_threads=False)
+        while (part := _next(self.path, parts)) is not None:
+            yield part.columns
+
+    def _parts_by_strips(self, file: pq.ParquetFile) -> Iterator[list[pa.Array]]:
+        """The same, with the pages of one strip of columns in memory at a time."""
+        rows = batch_rows(self.d + 1)
+        for group in range(file.metadata.num_row_groups):
+            with tempfile.TemporaryFile() as copy:
+                begins: list[list[int]] = []  # of the parts of each strip, in the file
+                for strip in self._strips:
+                    begins.append([])
+                    parts = file.reader.iter_batches(
+                        rows, row_groups=[group], column_indices=strip, use_threads=False
+                    )
+                    while (part := _next(self.path, parts)) is not None:
+                        begins[-1].append(copy.tell())
+                        with pa.ipc.new_stream(copy, part.schema) as stream:
+                            stream.write_batch(part)
+                for places in zip(*begins, strict=True):
+                    columns = []
+                    for place in places:
+                        copy.seek(place)
+                        columns += pa.ipc.open_stream(copy).read_next_batch().columns
+                    yield columns
 
     def _numbers(self, values: pa.Array, first: int, position: int) -> np.ndarray:
         if values.null_count:
@@ -115,21 +147,32 @@ def _readable(path: Path) -> pq.ParquetFile:
         raise _damaged(path, failure) from failure
 
 
-def _check_row_groups(path: Path, metadata: pq.FileMetaData) -> None:
-    """Refuse row groups so wide that a page of every column is more than memory should hold."""
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        if group.num_columns * (2 * _PAGE_BYTES + _BUFFER_BYTES) <= _MOST_BYTES:
-            return  # and so it is for the others: they have the same columns
-        sizes = (group.column(k).total_uncompressed_size for k in range(group.num_columns))
+def _strips(metadata: pq.FileMetaData, schema: pa.Schema) -> list[list[int]]:
+    """The columns, in strips whose pages may be in memory at the same time, told by their leaves.
+
+    Only nested columns, which cannot be used, have more leaves than one.
+    """
+    leaves = metadata.num_columns
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    largest = max(groups, key=lambda group: group.total_byte_size, default=None)
+    if largest is None or 2 * largest.total_byte_size + leaves * _BUFFER_BYTES <= _MOST_BYTES:
+        return [list(range(leaves))]
+    strips: list[list[int]] = [[]]
+    taken, leaf = 0, 0
+    for kind in schema.types:
+        column = range(leaf, leaf := leaf + _leaves_of(kind))
+        sizes = (largest.column(k).total_uncompressed_size for k in column)
         needed = sum(2 * min(size, _PAGE_BYTES) + _BUFFER_BYTES for size in sizes)
-        if needed > _MOST_BYTES:
-            rows = max(1, group.num_rows * _MOST_BYTES // needed // 2)
-            raise UserError(
-                f"{path}: a row group of {group.num_rows:,} rows and {group.num_columns:,} columns "
-                f"takes {needed / 2**20:,.0f} MiB to read, the limit is {_MOST_BYTES // 2**20:,}; "
-                f"write it with smaller ones (row_group_size={rows})"
-            )
+        if strips[-1] and taken + needed > _STRIP_BYTES:
+            strips.append([])
+            taken = 0
+        strips[-1] += column
+        taken += needed
+    return strips
+
+
+def _leaves_of(kind: pa.DataType) -> int:
+    return sum(_leaves_of(kind.field(k).type) for k in range(kind.num_fields)) or 1
 
 
 def _next(path: Path, parts: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
