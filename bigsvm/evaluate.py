@@ -70,7 +70,8 @@ class Run:
         if not paths:
             return []
         try:
-            rows = evaluate_snapshots(paths, self.test_set(), progress)
+            warn = None if self._rows else _warn  # once
+            rows = evaluate_snapshots(paths, self.test_set(), progress, warn)
         except (OSError, UserError):
             if all(path.exists() for path in paths):
                 raise
@@ -143,6 +144,10 @@ class Run:
             self._alive_at, self._activity = now, activity
         patience = SECONDS_AFTER_TRAINER if self._was_held else SECONDS_WITHOUT_TRAINER
         return now - self._alive_at >= patience
+
+
+def _warn(line: str) -> None:
+    print(f"warning: {line}", file=sys.stderr, flush=True)
 
 
 def _is_among(final: Path, snapshots: Sequence[Path]) -> bool:

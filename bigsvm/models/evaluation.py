@@ -1,7 +1,7 @@
 """Snapshots of a run against a test set: a row of scores for each."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from math import isnan
 from pathlib import Path
@@ -91,7 +91,10 @@ HEADING = (
 
 
 def evaluate_snapshots(
-    paths: Sequence[Path], test: "Spec", progress: Progress = no_progress
+    paths: Sequence[Path],
+    test: "Spec",
+    progress: Progress = no_progress,
+    warn: Callable[[str], None] | None = None,
 ) -> list[Row]:
     """Score model files of one training against a test set, in the order given.
 
@@ -107,6 +110,8 @@ def evaluate_snapshots(
         As for `bigsvm.stores.store.open_dataset`; scaled like the training data.
     progress : callable
         Called with (what is being done, how much is done, how much in all).
+    warn : callable, optional
+        Called with a line for each array of the test set some chunks of which are absent.
 
     Returns
     -------
@@ -118,6 +123,9 @@ def evaluate_snapshots(
 
     first = load_model(paths[0])
     with open_test_set(test, first) as dataset:
+        if warn is not None:
+            for line in dataset.absences():
+                warn(line)
         # A support vector takes 4 d bytes, and 16 for coefficient and index.
         most_support = max(path.stat().st_size for path in paths) // (4 * dataset.d + 16)
         width = first.columns.shape[1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import re
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from zarr.storage import FsspecStore
@@ -40,15 +41,24 @@ class RemoteStore(FsspecStore):
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         """What is stored under `key`; None where there is nothing."""
+        get = super().get
+        return await self._tried(lambda: get(key, prototype, byte_range))
+
+    async def exists(self, key: str) -> bool:
+        """Whether anything is stored under `key`."""
+        exists = super().exists
+        return bool(await self._tried(lambda: exists(key)))
+
+    async def _tried(self, request: Callable[[], Awaitable[Any]]) -> Any:
         tries = 0
         while True:
             tries += 1
             try:
-                value = await super().get(key, prototype, byte_range)
+                answer = await request()
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as missing:
                 if _code(missing) == "NoSuchBucket":
                     raise _explained(self.address, missing, tries) from missing
-                value = None
+                answer = None
             except Exception as error:
                 most = _TRIES if self._answered else _TRIES_AT_FIRST
                 if tries >= most or not _may_pass(error):
@@ -56,7 +66,7 @@ class RemoteStore(FsspecStore):
                 await asyncio.sleep(_FIRST_PAUSE * 2 ** (tries - 1))
                 continue
             self._answered = True
-            return value
+            return answer
 
 
 def open_remote_store(address: str) -> RemoteStore:

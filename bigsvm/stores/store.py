@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -25,6 +26,7 @@ from bigsvm.stores.group import (
 from bigsvm.stores.labels import StoredLabels, recorded_classes
 from bigsvm.stores.rows import StoredRows
 
+_REQUESTS = 32  # to a server at a time
 MAPPING_KEYS = ("path", "x", "y", "positive")
 # The array of weights that `prepare` writes, and what tells whether they are still those.
 WEIGHT, WEIGHT_DIGEST = "weight", "weight_digest"
@@ -234,10 +236,7 @@ def part_to_predict(spec: Mapping[str, Any]) -> str:
 
 
 def missing_chunks(array: Any) -> tuple[int, int]:
-    """How many chunks of an array are not there, and how many it should have.
-
-    Those of a remote store are not counted: not every server lists what it has.
-    """
+    """How many chunks of an array are not there, and how many it should have."""
     if hasattr(array, "metadata"):
         return _in_zarr(array)
     if array.chunks is None or array.is_virtual:
@@ -247,16 +246,34 @@ def missing_chunks(array: Any) -> tuple[int, int]:
 
 
 def _in_zarr(array: Any) -> tuple[int, int]:
+    from zarr.core.sync import sync
     from zarr.storage import LocalStore
 
-    if not isinstance(array.store, LocalStore):
-        return 0, 1
-    folder = Path(array.store.root) / array.path
     # Of a sharded array this is the grid of its shards: those are the files.
     steps = _steps(array.shape, array.metadata.chunk_grid.chunk_shape)
     key = array.metadata.encode_chunk_key
     places = product(*map(range, steps))
-    return sum(not (folder / key(place)).exists() for place in places), math.prod(steps)
+    if isinstance(array.store, LocalStore):
+        folder = Path(array.store.root) / array.path
+        present = sum((folder / key(place)).exists() for place in places)
+    else:
+        # Not every server lists what it has, so that it is asked for each: far less than what
+        # reading them takes.
+        folder_key = f"{array.path}/" if array.path else ""
+        present = sync(_count(array.store, [folder_key + key(place) for place in places]))
+    expected = math.prod(steps)
+    return expected - present, expected
+
+
+async def _count(store: Any, keys: list[str]) -> int:
+    """How many of the keys are there."""
+    asking = asyncio.Semaphore(_REQUESTS)
+
+    async def is_there(key: str) -> bool:
+        async with asking:
+            return bool(await store.exists(key))
+
+    return sum(await asyncio.gather(*map(is_there, keys)))
 
 
 def _steps(shape: tuple[int, ...], chunks: tuple[int, ...]) -> list[int]:

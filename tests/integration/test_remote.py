@@ -5,7 +5,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+import zarr
 
 from bigsvm.config.file import load_config
 from bigsvm.core.errors import UserError
@@ -191,6 +193,23 @@ def test_a_copy_that_is_not_complete_is_refused(
     done = run(command(config_file, tmp_path / "run", setting), 2)
     assert "row 192" in one_line(done)
     assert "missing" in one_line(done)
+
+
+def test_chunks_absent_from_arrays_of_ones_own_are_told(
+    run: Run, well_behaved: S3Server, config_file: Path, tmp_path: Path
+) -> None:
+    group = zarr.create_group(tmp_path / "own.zarr")
+    x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    group.create_array("X", data=x, chunks=(20, 3))
+    group.create_array("y", data=np.arange(60) % 2)
+    (tmp_path / "own.zarr" / "X" / "c" / "1" / "0").unlink()
+    well_behaved.upload(tmp_path / "own.zarr", "own.zarr")
+    well_behaved.misbehave("unavailable", 5)
+    own = f"s3://{BUCKET}/own.zarr"
+    told = f"warning: {own}: 1 of 3 chunks of the rows are absent and are read as 0.0"
+    done = run(command(config_file, tmp_path / "run", f"data.train={own}", "data.test=null"))
+    assert done.stderr.count(told) == 1
+    assert run(module("bigsvm.evaluate", tmp_path / "run", "--test", own)).stderr.count(told) == 1
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,22 @@ def test_a_lost_shard_is_counted(tmp_path: Path) -> None:
     assert "1 of 3 chunks" in line
 
 
+@pytest.mark.parametrize("folder", ["", "deep/"])
+def test_a_chunk_lost_from_a_remote_store_is_counted(folder: str, tmp_path: Path) -> None:
+    import fsspec
+
+    path = own(tmp_path / "s.zarr")
+    there = fsspec.filesystem("memory")
+    address = f"memory://absent/{folder}s.zarr"
+    there.put(str(path), address, recursive=True)
+    with open_dataset(address) as whole:
+        assert whole.absences() == []
+    there.rm(f"{address}/X/c/3/0")
+    with open_dataset(address) as torn:
+        [line] = torn.absences()
+    assert line.startswith(address) and "1 of 5 chunks of the rows are absent" in line
+
+
 def test_chunks_that_were_never_written_to_hdf5(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "s.h5", "w") as file:
         file.create_dataset("X", (20, 3), "f4", chunks=(5, 3))[:10] = X[:10]
@@ -59,7 +75,7 @@ def test_chunks_that_were_never_written_to_hdf5(tmp_path: Path) -> None:
     assert "2 of 4 chunks" in line
 
 
-@pytest.mark.parametrize("command", ["train", "tune", "predict", "inspect"])
+@pytest.mark.parametrize("command", ["train", "tune", "predict", "evaluate", "inspect"])
 def test_every_command_says_so(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,7 +85,7 @@ def test_every_command_says_so(
         f"run: {{dir: {tmp_path / 'run'}}}\ntune: {{C: [1], sigma: [1], folds: 2}}\n"
     )
     model = tmp_path / "run" / "model.safetensors"
-    if command == "predict":
+    if command in ("predict", "evaluate"):
         assert cli.main(["train", str(tmp_path / "c.yaml")]) == 0
     lose(path, "X")
     capsys.readouterr()
@@ -77,11 +93,13 @@ def test_every_command_says_so(
         "train": [tmp_path / "c.yaml"],
         "tune": [tmp_path / "c.yaml"],
         "predict": [model, path, tmp_path / "out.csv"],
+        "evaluate": [model.parent],
         "inspect": [path],
     }
     assert cli.main([command, *map(str, arguments[command])]) == 0
     said = capsys.readouterr()
-    assert "1 of 5 chunks of the rows are absent" in said.out + said.err
+    once = 2 if command == "train" else 1  # the training set, and the test set
+    assert (said.out + said.err).count("1 of 5 chunks of the rows are absent") == once
 
 
 def test_the_estimator_warns(tmp_path: Path) -> None:

@@ -119,7 +119,9 @@ def test_nested_columns_do_not_shift_the_strips(tmp_path: Path, by_strips: None)
     table = mixed(300).drop_columns("label").add_column(0, "pair", pairs)
     pq.write_table(table, tmp_path / "s.parquet")
     reader = ParquetReader(tmp_path / "s.parquet", ReadOptions(label_column="pair"))
-    assert sum(reader._strips, []) == list(range(34))  # two leaves of the pair, 32 others
+    assert [leaf for strip in reader._strips for leaf in strip] == list(
+        range(34)
+    )  # two leaves of the pair, 32 others
     with pytest.raises(UserError, match="labels of type struct"):
         list(reader.batches())
 
@@ -129,7 +131,8 @@ def test_the_memory_for_a_wide_row_group(tmp_path: Path) -> None:
     table = pa.table({f"c{k}": np.random.default_rng(k).normal(size=10_000) for k in range(1500)})
     pq.write_table(table, tmp_path / "s.parquet")
     program = (
-        "import sys; from pathlib import Path; from bigsvm.training.memory import peak_resident_set as peak;"
+        "import sys; from pathlib import Path;"
+        "from bigsvm.training.memory import peak_resident_set as peak;"
         "from bigsvm.readers import ReadOptions; from bigsvm.readers.parquet import ParquetReader;"
         "before = peak();"
         "options = ReadOptions(with_labels=False);"
