@@ -124,7 +124,7 @@ def evaluate_snapshots(
     first = load_model(paths[0])
     with open_test_set(test, first) as dataset:
         if warn is not None:
-            for line in dataset.absences():
+            for line in dataset.missing_chunk_warnings():
                 warn(line)
         # A support vector takes 4 d bytes, and 16 for coefficient and index.
         most_support = max(path.stat().st_size for path in paths) // (4 * dataset.d + 16)

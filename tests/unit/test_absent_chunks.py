@@ -60,10 +60,10 @@ def test_a_chunk_lost_from_a_remote_store_is_counted(folder: str, tmp_path: Path
     address = f"memory://absent/{folder}s.zarr"
     there.put(str(path), address, recursive=True)
     with open_dataset(address) as whole:
-        assert whole.absences() == []
+        assert whole.missing_chunk_warnings() == []
     there.rm(f"{address}/X/c/3/0")
     with open_dataset(address) as torn:
-        [line] = torn.absences()
+        [line] = torn.missing_chunk_warnings()
     assert line.startswith(address) and "1 of 5 chunks of the rows are absent" in line
 
 

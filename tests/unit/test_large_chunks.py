@@ -132,7 +132,7 @@ def test_the_memory_for_a_wide_row_group(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "s.parquet")
     program = (
         "import sys; from pathlib import Path;"
-        "from bigsvm.training.memory import peak_resident_set as peak;"
+        "from bigsvm.backends.memory import peak_resident_set as peak;"
         "from bigsvm.readers import ReadOptions; from bigsvm.readers.parquet import ParquetReader;"
         "before = peak();"
         "options = ReadOptions(with_labels=False);"
