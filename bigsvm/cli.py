@@ -9,10 +9,12 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from io import TextIOWrapper
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from bigsvm.core.errors import UserError
+from bigsvm.core.version import __version__ as VERSION
 from bigsvm.terminal.closed_output import tolerate_closed_output
+from bigsvm.terminal.suggestions import did_you_mean
 
 WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
 
@@ -24,11 +26,31 @@ COMMANDS = {
     "predict": "apply a model to a store or a file",
     "export": "convert a model for ONNX Runtime or LIBSVM",
     "inspect": "show what a model, a run or a store contains",
+    "init": "write a config to start from, for a store or a file",
 }
+AS_MODULE, AS_PROGRAM = "python -m bigsvm.", "bigsvm "
 
 
 class Arguments(ArgumentParser):
-    """An argument parser that reports a mistake in one line, as all other errors are."""
+    """An argument parser that reports a mistake in one line, as all other errors are.
+
+    Its `prog` is that of the module, unless the command was called as `bigsvm COMMAND`.
+    """
+
+    called_as = AS_MODULE
+
+    def __init__(self, *, prog: str, **options: Any) -> None:
+        super().__init__(prog=prog.replace(AS_MODULE, self.called_as), **options)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; an unknown option is an error that names the nearest known one."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            near = did_you_mean(unknown[0].partition("=")[0], self._option_string_actions)
+            self.error(
+                f"unrecognized arguments: {' '.join(unknown)}" + (f"; {near}" if near else "")
+            )
+        return found
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage and exiting, as argparse would."""
@@ -106,19 +128,25 @@ def _join_zarr_thread() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Dispatch `bigsvm COMMAND ...` to `bigsvm.COMMAND`."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["help"]:  # bigsvm help train, as bigsvm train --help
+        arguments = [*arguments[1:2], "--help"]
+    if arguments in (["--version"], ["-V"]):
+        print(f"bigsvm {VERSION}")
+        return 0
     if arguments and arguments[0] in COMMANDS:
+        Arguments.called_as = AS_PROGRAM
         command = importlib.import_module(f"bigsvm.{arguments[0]}")
         try:
             return run(command.main, arguments[1:])
         finally:
+            Arguments.called_as = AS_MODULE
             _exit_on_ctrl_c()
     if arguments not in ([], ["-h"], ["--help"]):
-        known = ", ".join(COMMANDS)
-        print(
-            f"error: unknown command {arguments[0]!r}; the commands are: {known}", file=sys.stderr
-        )
+        near = did_you_mean(arguments[0], COMMANDS)
+        hint = near or f"the commands are: {', '.join(COMMANDS)}"
+        print(f"error: unknown command {arguments[0]!r}; {hint}", file=sys.stderr)
         return 2
-    print("usage: bigsvm COMMAND [options]      (bigsvm COMMAND --help for details)\n")
+    print("usage: bigsvm COMMAND [options]      (bigsvm help COMMAND for details; --version)\n")
     for name, purpose in COMMANDS.items():
         print(f"  {name:<10}{purpose}")
     return 0

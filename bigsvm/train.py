@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from bigsvm import cli
 from bigsvm.core.errors import ClusterLost, UserError
 from bigsvm.terminal.signals import GracefulExit
+from bigsvm.training.next_step import TrainCommand, next_step
 
 if TYPE_CHECKING:
     from bigsvm.config import Config
@@ -36,9 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     config = load_config(arguments.config, arguments.set)
     path = arguments.run_dir or Path(config.run.dir or f"runs/{arguments.config.stem}")
+    program = cli.Arguments.called_as
+    command = TrainCommand(program, arguments.config, arguments.set, arguments.run_dir)
     with GracefulExit().handle_signals() as graceful_exit, notify_compilation():
         try:
-            outcome = train(config, path, arguments.fresh, graceful_exit, began)
+            outcome = train(config, path, arguments.fresh, graceful_exit, began, command)
         except ClusterLost:
             if not graceful_exit():
                 raise
@@ -76,7 +79,12 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
 
 
 def train(
-    config: "Config", path: Path, fresh: bool, graceful_exit: GracefulExit, began: float
+    config: "Config",
+    path: Path,
+    fresh: bool,
+    graceful_exit: GracefulExit,
+    began: float,
+    command: TrainCommand,
 ) -> str:
     """Train as configured in the run directory `path`; return the status."""
     from bigsvm.backends.memory import check_chunk_size
@@ -142,7 +150,7 @@ def train(
             with _training_is_done(path):
                 summary |= final_scores(load_model(run_dir.model), test)
             run_dir.write_summary(summary)
-    print_summary(summary, path)
+    print_summary(summary, path, next_step(summary, command, path, solver, outcome.dropped))
     if cluster is not None and cluster.loss is not None:
         raise cluster.loss
     return outcome.status

@@ -45,11 +45,14 @@ class Outcome:
         The last iterate, with its gradient recomputed from alpha.
     true_gap : float or None
         The gap under that gradient; None if the time limit left no time to recompute it.
+    dropped : int
+        Iterations since the state that was saved, where the run ended before they were.
     """
 
     status: str
     final: Iterate
     true_gap: float | None = None
+    dropped: int = 0
 
 
 @dataclass
@@ -90,7 +93,7 @@ class Training:
             self._checkpoint()
             no_time_left = status == "time_limit" and self._time_to_verify.too_long
             if status == "interrupted" or no_time_left:
-                return Outcome(status, self.state)
+                return Outcome(status, self.state, dropped=final.iteration - self.state.iteration)
             verified = self.problem.verified(self.state, final)
             if status == "converged" and verified.may_end and self._next_round(verified.final):
                 continue

@@ -65,7 +65,7 @@ def _by_class(training: Training, outcome: Outcome, labels: Classes) -> list[dic
     return facts
 
 
-def print_summary(summary: dict[str, Any], path: Path) -> None:
+def print_summary(summary: dict[str, Any], path: Path, next_step: str) -> None:
     """Print the result of a training in a few lines."""
     accuracy = summary.get("accuracy")
     print(
@@ -86,10 +86,9 @@ def print_summary(summary: dict[str, Any], path: Path) -> None:
         print(
             f"cluster: a pass took {1e3 * overhead:.0f} ms longer than its slowest worker computed"
         )
-    if summary["status"] == "interrupted":
-        print(f"saved in {path}; run the same command again to resume")
-    else:
-        print(f"model: {path / 'model.safetensors'}; snapshots: python -m bigsvm.evaluate {path}")
+    if summary["status"] != "interrupted":
+        print(f"model: {path / 'model.safetensors'}")
+    print(next_step)
 
 
 def _beside_accuracy(summary: dict[str, Any]) -> str:

@@ -7,17 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.support.real_table import NAMES, magic_table
 from tests.support.trainings import HANGS, REPOSITORY, environment
 
 DOCUMENT = REPOSITORY / "configs" / "from-a-table.md"
-CONFIG = {
-    "data": {"train": "showers.zarr", "test": "showers.zarr/test"},
-    "model": {"C": 10, "kernel": {"name": "rbf", "sigma": 2}},
-    "run": {"snapshot_every": 400},
-}
 
 
 @pytest.fixture
@@ -27,7 +21,6 @@ def place(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     new = magic_table(data_dir, 300, seed=1)
     new = new.assign(id=range(7000, 7300), remark="no, nothing")
     new[["id", *reversed(NAMES), "remark"]].to_csv(tmp_path / "new.csv", index=False)
-    (tmp_path / "showers.yaml").write_text(yaml.safe_dump(CONFIG))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

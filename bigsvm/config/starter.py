@@ -1,0 +1,120 @@
+"""A commented config to start from, with the values that the data suggests."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+SAMPLE_ROWS = 2000
+UNBALANCED = 0.65  # the share of one class from which on accuracy alone says little
+MEMORY_STEP = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of some data.
+
+    Attributes
+    ----------
+    data : dict
+        The section `data` of the config.
+    rows : int or None
+        None where a file does not say it beforehand.
+    features : int
+    shares : dict
+        The share of each class, in the sample.
+    sigma : float
+        The width of a Gaussian kernel to begin with.
+    """
+
+    data: dict[str, Any]
+    rows: int | None
+    features: int
+    shares: dict[Any, float]
+    sigma: float
+
+
+def suggested_sigma(rows: np.ndarray) -> float:
+    """Half the median distance of two rows, rounded to two digits.
+
+    For rows of independent features with deviation 1 this is about sqrt(d / 2), which is what
+    gamma="scale" comes to in scikit-learn; with features that vary little it is smaller.
+    """
+    order = np.random.default_rng(0).permutation(len(rows))
+    half = len(rows) // 2
+    differences = rows[order[:half]].astype(np.float64) - rows[order[half : 2 * half]]
+    distances = np.sqrt((differences**2).sum(axis=1))
+    apart = distances[distances > 0]
+    return float(f"{np.median(apart) / 2:.2g}") if len(apart) else 1.0
+
+
+def suggested_memory() -> int:
+    """Half of the memory that is free now, in steps of 256 MiB."""
+    import psutil
+
+    return max(1, psutil.virtual_memory().available // 2 // MEMORY_STEP) * MEMORY_STEP
+
+
+def starter_config(facts: Facts, name: str, memory: int) -> str:
+    """The config as YAML.
+
+    Parameters
+    ----------
+    facts : Facts
+    name : str
+        Of the run.
+    memory : int
+        Bytes.
+
+    Returns
+    -------
+    str
+    """
+    sigma = facts.sigma
+    grid = f"{{from: {sigma / 4:.2g}, to: {sigma * 4:.2g}, count: 5}}"
+    shares = ", ".join(f"{label} {100 * share:.1f} %" for label, share in facts.shares.items())
+    rows = "an unknown number of" if facts.rows is None else f"{facts.rows:,}"
+    lines = [
+        f"# {rows} rows, {facts.features} features; classes: {shares}",
+        "# Written by `bigsvm init`; `bigsvm train` with this file trains, and resumes.",
+        "",
+        "data:",
+        *(f"  {key}: {_inline(value)}" for key, value in facts.data.items()),
+        "",
+        "model:",
+        "  C: 10                      # change first: larger fits the training rows more closely",
+        "  # Half the median distance of two rows. Smaller: a more detailed decision, more support",
+        "  # vectors. `bigsvm tune` with this file chooses C and sigma by cross-validation.",
+        f"  kernel: {{name: rbf, sigma: {sigma:g}}}",
+    ]
+    if max(facts.shares.values()) >= UNBALANCED and len(facts.shares) == 2:
+        lines += [
+            "  # One class is rare. This weighs both alike; instead,",
+            "  # `threshold: balanced` only moves the decision.",
+            "  class_weight: balanced",
+        ]
+    lines += [
+        "",
+        "solver:",
+        f"  memory_limit: {memory // 2**20}MiB         # half of what was free on this machine",
+        "  # max_iterations: 1000000  # or time_limit: 2h; what is there then is saved",
+        "",
+        "run:",
+        f"  dir: {_inline(f'runs/{name}')}",
+        "  snapshot_every: 5000       # a model every so many iterations: bigsvm evaluate",
+        "",
+        "tune:                        # bigsvm tune, then train runs/...-tune/best.yaml",
+        "  C: {from: 0.1, to: 100, count: 4}",
+        f"  sigma: {grid}",
+        "  folds: 5",
+        "  subsample: 5000",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _inline(value: Any) -> str:
+    """A value on one line; JSON is YAML."""
+    return json.dumps(value, ensure_ascii=False)

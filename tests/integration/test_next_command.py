@@ -1,0 +1,138 @@
+"""At the terminal: help, versions, near words, and a last line that says what to do next."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bigsvm import __version__, cli
+from bigsvm.config import SolverConfig
+from bigsvm.training.next_step import TrainCommand, next_step
+from tests.support.real_table import command, magic_table
+from tests.support.trainings import Train, environment, summary
+
+
+def test_the_version(capsys: pytest.CaptureFixture) -> None:
+    command("--version")
+    assert capsys.readouterr().out == f"bigsvm {__version__}\n"
+
+
+def test_help_of_all_and_of_one(capsys: pytest.CaptureFixture) -> None:
+    command("help")
+    every = capsys.readouterr().out
+    assert all(f"\n  {name}" in every for name in cli.COMMANDS)
+    for name in cli.COMMANDS:
+        with pytest.raises(SystemExit) as left:
+            cli.main(["help", name])
+        assert left.value.code == 0
+        assert capsys.readouterr().out.startswith(f"usage: bigsvm {name} ")
+
+
+def test_a_module_names_itself_as_it_was_called() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bigsvm.export", "--help"],
+        env=environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.startswith("usage: python -m bigsvm.export ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["trian", "c.yaml"], "unknown command 'trian'; did you mean 'train'?"),
+        (["xyz"], "unknown command 'xyz'; the commands are: prepare, train"),
+        (["help", "trian"], "did you mean 'train'?"),
+        (["prepare", "a", "b", "--lable-colum", "x"], "did you mean '--label-column'?"),
+        (["predict", "m", "i", "o", "--overwrit=1"], "overwrit"),
+        (["train", "c.yaml", "--qqq"], "unrecognized arguments: --qqq; see bigsvm train --help"),
+    ],
+)
+def test_near_words(arguments: list[str], words: str, capsys: pytest.CaptureFixture) -> None:
+    assert cli.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1
+
+
+def test_a_setting_names_the_nearest_key(config: Path, capsys: pytest.CaptureFixture) -> None:
+    assert cli.main(["train", str(config), "--set", "solver.max_iteration=5"]) == 2
+    assert "did you mean 'max_iterations'?" in capsys.readouterr().err
+
+
+def test_the_last_line_names_the_next_command(train: Train, tmp_path: Path, config: Path) -> None:
+    first = train(tmp_path / "run", "solver.max_iterations=200").stdout.splitlines()[-1]
+    assert first.startswith("not converged (gap ") and "solver.max_iterations was reached" in first
+    line = first.partition("resumes: ")[2]
+    assert shlex.split(line) == [
+        "python", "-m", "bigsvm.train", str(config), "--set", "solver.max_iterations=400",
+        "--run-dir", str(tmp_path / "run"),
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, *shlex.split(line)[1:]], env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert summary(tmp_path / "run")["iterations"] == 400
+    last = train(tmp_path / "run").stdout.splitlines()[-1]
+    assert last.startswith("converged: nothing is left to do; next: python -m bigsvm.evaluate")
+
+
+def test_why_it_ended() -> None:
+    made = TrainCommand("bigsvm ", Path("my config.yaml"), ["model.C=1"], None)
+    facts = {"gap": 0.5, "relative_gap": 0.25, "iterations": 1200}
+    told = [
+        next_step(facts | {"status": status}, made, Path("runs/x"), SolverConfig(), 34)
+        for status in ("interrupted", "time_limit")
+    ]
+    assert told[0] == (
+        "interrupted: saved at iteration 1,200 in runs/x (34 iterations since then are taken again)"
+        "; the same command resumes: bigsvm train 'my config.yaml' --set model.C=1"
+    )
+    assert "solver.time_limit was reached" in told[1] and "gap 2.5e-01, tolerance 0.01" in told[1]
+    assert made.line(max_iterations=7).endswith("--set model.C=1 --set solver.max_iterations=7")
+
+
+@pytest.mark.parametrize("kind", ["store", "file"])
+def test_init_writes_a_config_that_trains(
+    kind: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BIGSVM_CACHE", str(tmp_path / "cache"))
+    table = magic_table(data_dir, 1000)
+    table[["class", *table.columns[:-1]]].to_csv("magic.csv", index=False)
+    options = ["--label-column", "class"]
+    if kind == "store":
+        split = ["--scaling", "standard", "--test-fraction", 0.25, "--quiet"]
+        command("prepare", "magic.csv", "magic.zarr", *options, *split)
+        command("init", "magic.zarr", "--out", "magic.yaml")
+    else:
+        command("init", "magic.csv", *options)
+    assert "next: bigsvm train magic.yaml" in capsys.readouterr().out
+    text = Path("magic.yaml").read_text()
+    assert "10 features; classes: g 6" in text and "memory_limit: " in text
+    command("train", "magic.yaml", "--set", "solver.tolerance=0.1")
+    found = summary(tmp_path / "runs" / "magic")
+    assert found["status"] == "converged" and found["accuracy"] > 0.8
+
+
+def test_init_on_rare_positives_and_on_mistakes(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command("init", data_dir / "ijcnn1.trn.bz2")
+    assert "class_weight: balanced" in Path("ijcnn1.yaml").read_text()
+    Path("one.csv").write_text("a,b,class\n" + "1,2,yes\n3,4,yes\n")
+    cases = [
+        (["init", str(data_dir / "ijcnn1.trn.bz2")], "ijcnn1.yaml: exists already; --overwrite"),
+        (["init", "none.csv"], "none.csv: there is no such file or store"),
+        (["init", "one.csv"], "all of its first 2 labels are 'yes'"),
+        (["init", "one.csv", "--out", "x.json"], "name it *.yaml"),
+        (["init", "one.csv", "--label-column", "z"], "no column 'z'"),
+        (["init", str(data_dir / "magic04.data"), "--label-column", "0"], "different labels"),
+    ]
+    for arguments, words in cases:
+        assert cli.main(arguments) == 2
+        error = capsys.readouterr().err
+        assert words in error and error.count("error:") == 1, (arguments, error)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ijcnn1.yaml", "one.csv"]
