@@ -69,7 +69,7 @@ def _facts_of_store(path: Path) -> "Facts":
     import numpy as np
 
     from bigsvm.config.starter import SAMPLE_ROWS, Facts, suggested_sigma
-    from bigsvm.core.labels import codes_of
+    from bigsvm.core.labels import class_codes
     from bigsvm.stores.group import open_group
     from bigsvm.stores.store import open_dataset
 
@@ -81,7 +81,7 @@ def _facts_of_store(path: Path) -> "Facts":
     with open_dataset(path) as dataset:
         index = np.unique(np.linspace(0, dataset.n - 1, SAMPLE_ROWS).astype(np.int64))
         sigma = suggested_sigma(dataset.gather(index))
-        places = np.searchsorted(codes_of(dataset.classes), dataset.labels())
+        places = np.searchsorted(class_codes(dataset.classes), dataset.labels())
         counts = np.bincount(places, minlength=len(dataset.classes))
         data = {"train": str(path)} | ({"test": str(path / "test")} if has_test else {})
         shares = dict(zip(dataset.classes, (counts / dataset.n).tolist(), strict=True))

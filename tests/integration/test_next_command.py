@@ -129,7 +129,7 @@ def test_init_on_rare_positives_and_on_mistakes(
         (["init", "one.csv"], "all of its first 2 labels are 'yes'"),
         (["init", "one.csv", "--out", "x.json"], "name it *.yaml"),
         (["init", "one.csv", "--label-column", "z"], "no column 'z'"),
-        (["init", str(data_dir / "magic04.data"), "--label-column", "0"], "different labels"),
+        (["init", str(data_dir / "covtype.data.gz"), "--label-column", "0"], "different labels"),
     ]
     for arguments, words in cases:
         assert cli.main(arguments) == 2
