@@ -17,6 +17,8 @@ from tests.support import bad_commands, bad_configs, bad_data, bad_sources
 from tests.support import bad_files as bad
 from tests.support.trainings import environment, everything
 
+pytestmark = pytest.mark.core
+
 CASES = bad_configs.CASES | bad_data.CASES | bad_sources.CASES | bad_commands.CASES
 
 

@@ -27,6 +27,7 @@ from tests.support.trainings import (
 )
 
 
+@pytest.mark.core
 def test_killed_at_any_moment(start: Any, train: Train, straight: Path, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     killed(start, run_dir, times=5)
@@ -47,6 +48,7 @@ def flip_a_bit(path: Path) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("damage", [cut_short, flip_a_bit])
 def test_a_damaged_checkpoint_is_noticed(
     train: Train, straight: Path, halfway: Path, damage: Callable[[Path], None]
@@ -103,7 +105,7 @@ def test_interrupted_twice_leaves_at_once(start: Any, tmp_path: Path) -> None:
         wait_until((run_dir / "checkpoints").exists, process)
         process.send_signal(signal.SIGINT)  # still reading its data: it will not look up so soon
         assert process.stderr is not None
-        while "once more" not in process.stderr.readline():
+        while "again" not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=HANGS) in (-signal.SIGINT, 128 + signal.SIGINT)
@@ -126,6 +128,7 @@ def test_interrupted_when_nobody_reads_the_messages(start: Any, tmp_path: Path) 
     assert newest_checkpoint(run_dir) > 0
 
 
+@pytest.mark.core
 def test_more_iterations_go_on_to_the_same_bits(
     train: Train, straight: Path, halfway: Path
 ) -> None:

@@ -25,7 +25,7 @@ from bigsvm.solvers.problem import Problem
 from bigsvm.stores.store import Dataset, open_dataset
 from tests.support.trainings import HANGS
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.core]
 
 ROWS = 66_000  # more than the largest chunk
 KERNEL = Kernel("rbf", 0.5)

@@ -46,6 +46,7 @@ def solve(problem, hot_set, kernel=RBF, memory=MEMORY, pause=never):
     return state, paused
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("C", [1e-3, 1.0, 100.0])
 @pytest.mark.parametrize("kernel", [RBF, Kernel("linear")], ids=lambda kernel: kernel.name)
 def test_fw_reaches_the_same_optimum_as_exact(kernel, C):
@@ -60,6 +61,7 @@ def test_fw_reaches_the_same_optimum_as_exact(kernel, C):
     assert state.iteration <= 5 * exact.iteration
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", ["ionosphere", "heart", "german"])
 def test_mfw_is_the_svm_of_its_own_working_set(name, data_dir):
     x, y = named(name, data_dir)
@@ -82,6 +84,7 @@ def test_no_pass_is_needed_where_a_hot_set_holds_all():
     assert state.objective == pytest.approx(sub.objective, rel=1e-6)
 
 
+@pytest.mark.core
 def test_pausing_changes_no_bit_and_shows_the_iterate_of_that_iteration():
     x, y = random_problem(np.random.default_rng(2), 2000, 3)
     problem = problem_of(x, y, RBF, 10.0)
@@ -177,6 +180,7 @@ def test_there_is_a_moment_to_interrupt_within_a_subproblem():
     assert max(passes.count(k) for k in set(passes)) > 2
 
 
+@pytest.mark.core
 def test_k_smallest_takes_the_lower_index_among_equals():
     values = np.array([3.0, 1.0, 2.0, 1.0, 1.0, 0.5])
     eligible = np.array([True, True, True, True, True, False])

@@ -25,6 +25,8 @@ from tests.support.problems import (
     reference,
 )
 
+pytestmark = pytest.mark.core
+
 RBF = Kernel("rbf", gamma=0.5)
 LINEAR = Kernel("linear")
 ALL = 2**30

@@ -8,6 +8,8 @@ from bigsvm.core.threads import use_threads
 from bigsvm.kernels import Kernel, block_of, columns, products
 from tests.support.problems import kernel_matrix
 
+pytestmark = pytest.mark.core
+
 KERNELS = [
     Kernel("rbf", gamma=0.05),
     Kernel("laplacian", gamma=0.1),
