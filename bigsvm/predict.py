@@ -17,7 +17,13 @@ from bigsvm.core.labels import Classes
 from bigsvm.core.progress import Progress, no_progress
 from bigsvm.core.urls import is_url, path_or_url
 from bigsvm.prediction.inputs import Source, is_store, open_source
-from bigsvm.prediction.outputs import check_output, open_predictions
+from bigsvm.prediction.kept_columns import check_kept, open_kept
+from bigsvm.prediction.outputs import (
+    STANDARD_OUTPUT,
+    check_output,
+    columns_of,
+    open_predictions,
+)
 from bigsvm.readers import FORMATS, ReadOptions
 from bigsvm.terminal.progress import show_progress
 from bigsvm.terminal.signals import exit_on_sigterm
@@ -43,7 +49,8 @@ class Summary:
             f"{label} {n:,}" for label, n in zip(self.classes, self.counts, strict=True)
         )
         accuracy = "" if self.accuracy is None else f"; accuracy {100 * self.accuracy:.2f} %"
-        return f"{self.name}: {sum(self.counts):,} rows; {each}{accuracy}; written to {self.out}"
+        out = "standard output" if str(self.out) == STANDARD_OUTPUT else self.out
+        return f"{self.name}: {sum(self.counts):,} rows; {each}{accuracy}; written to {out}"
 
 
 def predict(
@@ -55,6 +62,8 @@ def predict(
     arrays: tuple[str | None, str | None] = (None, None),
     overwrite: bool = False,
     cluster: "ClusterConfig | None" = None,
+    keep: Sequence[str] = (),
+    threshold: float | None = None,
     progress: Progress = no_progress,
 ) -> Summary:
     """Stream the rows of `source` through a model into `out`, in bounded memory.
@@ -69,7 +78,7 @@ def predict(
         `*.csv` or `*.parquet` with the columns row (from 0), decision, label; `*.zarr` with the
         arrays decision and label; or `*.npy` with the decision values. It appears whole or not at
         all. Of more than two classes each has a decision value: a column decision_LABEL each, or an
-        array (rows, classes).
+        array (rows, classes). `-` is standard output, as CSV.
     options : ReadOptions, optional
         How to read a file; `with_labels=False` where there are no labels, in a store too.
     arrays : (name of X, name of y)
@@ -78,6 +87,11 @@ def predict(
         Replace an existing output.
     cluster : ClusterConfig, optional
         Who computes, instead of this process. It still reads and writes; the output is the same.
+    keep : sequence of str
+        Columns of the input file that a table of predictions has too, after the row.
+    threshold : float, optional
+        Of two classes: the decision value from which on a row is of the second one, in place of
+        the model's own.
     progress : callable
         Told how far it is.
 
@@ -89,6 +103,7 @@ def predict(
     from bigsvm.models.scoring import count_right
 
     check_output(out, overwrite)
+    options = options or ReadOptions()
     inputs = [Path(path) for path in (model_file, source) if not is_url(str(path))]
     if any(out.exists() and path.exists() and out.samefile(path) for path in inputs):
         raise UserError(f"{out}: is an input, too; choose another name for the output")
@@ -96,25 +111,43 @@ def predict(
         if out.resolve() in path.resolve().parents:
             raise UserError(f"{out}: holds the input {path}; choose another name for the output")
     model = load_model(model_file)
+    if threshold is not None:
+        model = _with_threshold(model, threshold)
+    check_kept(keep, out, columns_of(model.classes))
     counts = np.zeros(len(model.classes), np.int64)
     right = 0
     labelled = False
     with ExitStack() as stack:
-        found = open_source(source, options or ReadOptions(), arrays, model, stack)
+        found = open_source(source, options, arrays, model, stack)
+        kept = open_kept(keep, Path(source), options) if keep else None
         decided = _decided(model, found, cluster, stack)
-        writer = stack.enter_context(open_predictions(out, model.classes))
+        writer = stack.enter_context(open_predictions(out, model.classes, keep))
         for piece in decided:
             decision = piece.decisions[0]
-            writer.append(piece.start, decision, model.labels_of(decision))
+            others = None if kept is None else kept.next(len(decision))
+            writer.append(piece.start, decision, model.labels_of(decision), others)
             counts += np.bincount(model.places_of(decision), minlength=len(counts))
             if piece.codes is not None:
                 labelled = True
                 right += count_right(model, decision, piece.codes)
             progress("predicting rows", piece.stop, found.rows)
+        if kept is not None:
+            kept.check_end()
         if not counts.any():
             raise UserError(f"{found.name}: no rows in it")
     accuracy = right / int(counts.sum()) if labelled else None
     return Summary(found.name, out, model.classes, tuple(map(int, counts)), accuracy)
+
+
+def _with_threshold(model: "Model", threshold: float) -> "Model":
+    if len(model.classes) > 2:
+        raise UserError(
+            f"--threshold: is for two classes, and the model has {len(model.classes)}, where the "
+            "largest decision value decides"
+        )
+    if not np.isfinite(threshold):
+        raise UserError(f"--threshold {threshold}: must be a finite number")
+    return replace(model, threshold=threshold)
 
 
 def _decided(
@@ -141,6 +174,7 @@ EXAMPLES = """examples:
   python -m bigsvm.predict runs/mb/model.safetensors new.csv.gz predictions.parquet --no-labels
   python -m bigsvm.predict runs/mb/model.safetensors new.parquet predictions.zarr --no-labels
   python -m bigsvm.predict runs/mb/snapshots/model-00005000.safetensors mine.h5 f.npy --x features
+  python -m bigsvm.predict runs/mb/model.safetensors new.csv - --keep id --no-labels | head
   python -m bigsvm.predict runs/mb/model.safetensors big.zarr f.zarr --cluster tcp://head:8786
 
 Raw rows are scaled as the model's training data was; a prepared store says itself that it is
@@ -162,7 +196,11 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
         "at an address such as s3://bucket/store.zarr), or a file: LIBSVM, CSV, "
         "TSV, Parquet, npy, npz, MiniBooNE text; text also gz, bz2, xz")  # fmt: skip
     add("out", metavar="OUT", type=Path, help="*.csv or *.parquet (row, decision, label), *.zarr "
-        "(decision, label) or *.npy (decision values)")  # fmt: skip
+        "(decision, label) or *.npy (decision values); - is standard output, as CSV")  # fmt: skip
+    add("--keep", action="append", default=[], metavar="COLUMN", help="a column of the file, such "
+        "as an id, that the predictions have too; repeatable")  # fmt: skip
+    add("--threshold", type=float, metavar="T", help="decision value from which on a row is of "
+        "the second class (default: the model's own, 0 unless fitted)")  # fmt: skip
     add("--no-labels", action="store_true", help="there are none, or they do not matter: in a "
         "file every column is a feature")  # fmt: skip
     add("--overwrite", action="store_true", help="replace an existing OUT")
@@ -194,6 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     asked = (arguments.model, arguments.source, arguments.out, options)
     kept: dict[str, Any] = {"arrays": (arguments.x, arguments.y), "overwrite": arguments.overwrite}
+    kept |= {"keep": arguments.keep, "threshold": arguments.threshold}
     if arguments.cluster is not None:
         from bigsvm.config.file import cluster_config
 
@@ -208,7 +247,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         with show_progress() as progress, notify_compilation():
             summary = predict(*asked, **kept, progress=progress)
-    print(summary)
+    print(summary, file=sys.stderr if str(arguments.out) == STANDARD_OUTPUT else sys.stdout)
     return 0
 
 
@@ -220,6 +259,8 @@ def _refuse_options_without_use(arguments: Namespace) -> None:
         if getattr(arguments, name) is not None:
             kind, option = "a store" if store else "a file", name.replace("_", "-")
             raise UserError(f"--{option}: is not for {kind}, and {arguments.source} is one")
+    if store and arguments.keep:
+        raise UserError(f"--keep: is not for a store, and {arguments.source} is one")
     if arguments.no_labels and (arguments.y or arguments.label_column):
         raise UserError("--no-labels contradicts the option that names the labels")
 

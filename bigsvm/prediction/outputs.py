@@ -2,10 +2,11 @@
 
 import csv
 import io
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -14,13 +15,17 @@ from bigsvm.core.labels import Classes
 from bigsvm.files.atomic import atomic_write, publish, remove_stale_temporaries
 from bigsvm.files.staging import PARTIAL, restore_replaced, staging_dir
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+STANDARD_OUTPUT = "-"
 ROW_GROUP = 2**20  # decision values: Parquet and Zarr in small pieces are slow to read
 
 
-def columns_of(classes: Classes) -> list[str]:
+def columns_of(classes: Classes, kept: Sequence[str] = ()) -> list[str]:
     """Of a table: one decision value, or where there are more than two classes one for each."""
     names = [f"decision_{label}" for label in classes] if len(classes) > 2 else ["decision"]
-    return ["row", *names, "label"]
+    return ["row", *kept, *names, "label"]
 
 
 def rows_in_group(classes: Classes) -> int:
@@ -31,10 +36,13 @@ def rows_in_group(classes: Classes) -> int:
 class Writer(Protocol):
     """Takes the rows in order, from row 0 on."""
 
-    def append(self, start: int, decision: np.ndarray, label: np.ndarray) -> None:
+    def append(
+        self, start: int, decision: np.ndarray, label: np.ndarray, kept: "pa.Table | None" = None
+    ) -> None:
         """Write rows `start`, `start` + 1, ... with decision values and class labels.
 
-        The decision values are (rows,), or (rows, classes) where there are more than two.
+        The decision values are (rows,), or (rows, classes) where there are more than two. `kept`
+        are columns of the input, which follow the row where the output is a table.
         """
 
     def close(self) -> None:
@@ -44,16 +52,19 @@ class Writer(Protocol):
 class CsvPredictions:
     """The columns row, decision, label; a decision value reads back to the same bits."""
 
-    def __init__(self, file: IO[bytes], classes: Classes) -> None:
+    def __init__(self, file: IO[bytes], classes: Classes, kept: Sequence[str] = ()) -> None:
         self._text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         self._csv = csv.writer(self._text, lineterminator="\n")
-        self._csv.writerow(columns_of(classes))
+        self._csv.writerow(columns_of(classes, kept))
 
-    def append(self, start: int, decision: np.ndarray, label: np.ndarray) -> None:
+    def append(
+        self, start: int, decision: np.ndarray, label: np.ndarray, kept: "pa.Table | None" = None
+    ) -> None:
         """See `Writer`."""
         rows = range(start, start + len(decision))
         values = np.atleast_2d(decision.T).tolist()
-        self._csv.writerows(zip(rows, *values, label.tolist(), strict=True))
+        others = [] if kept is None else [column.to_pylist() for column in kept.columns]
+        self._csv.writerows(zip(rows, *others, *values, label.tolist(), strict=True))
 
     def close(self) -> None:
         """See `Writer`."""
@@ -64,14 +75,16 @@ class CsvPredictions:
 class ParquetPredictions:
     """The columns row, decision, label."""
 
-    def __init__(self, file: IO[bytes], classes: Classes) -> None:
+    def __init__(self, file: IO[bytes], classes: Classes, kept: Sequence[str] = ()) -> None:
         self._file = file
-        self._names = columns_of(classes)
+        self._names = columns_of(classes, kept)
         self._group_rows = rows_in_group(classes)
         self._parquet: Any = None
         self._waiting: list[Any] = []
 
-    def append(self, start: int, decision: np.ndarray, label: np.ndarray) -> None:
+    def append(
+        self, start: int, decision: np.ndarray, label: np.ndarray, kept: "pa.Table | None" = None
+    ) -> None:
         """See `Writer`."""
         import pyarrow as pa
 
@@ -79,7 +92,8 @@ class ParquetPredictions:
         exact = label.dtype.kind in "iuf"  # otherwise Arrow takes whole numbers for signed ones
         labels = pa.array(label if exact else [str(value) for value in label.tolist()])
         values = [np.ascontiguousarray(column) for column in np.atleast_2d(decision.T)]
-        self._waiting.append(pa.table([rows, *values, labels], names=self._names))
+        others = [] if kept is None else kept.columns
+        self._waiting.append(pa.table([rows, *others, *values, labels], names=self._names))
         if sum(map(len, self._waiting)) >= self._group_rows:
             self._flush()
 
@@ -110,7 +124,9 @@ class NpyPredictions:
         self._width = (len(classes),) if len(classes) > 2 else ()
         self._write_header()
 
-    def append(self, start: int, decision: np.ndarray, label: np.ndarray) -> None:
+    def append(
+        self, start: int, decision: np.ndarray, label: np.ndarray, kept: "pa.Table | None" = None
+    ) -> None:
         """See `Writer`."""
         self._file.write(np.ascontiguousarray(decision, "<f8").tobytes())
         self._rows += len(decision)
@@ -136,7 +152,9 @@ class ZarrPredictions:
         self._group = zarr.create_group(folder, zarr_format=3)
         self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def append(self, start: int, decision: np.ndarray, label: np.ndarray) -> None:
+    def append(
+        self, start: int, decision: np.ndarray, label: np.ndarray, kept: "pa.Table | None" = None
+    ) -> None:
         """See `Writer`."""
         self._waiting.append((decision, label))
         while sum(len(decision) for decision, _ in self._waiting) >= self._chunk_rows:
@@ -171,9 +189,12 @@ KINDS: dict[str, type] = {
 
 def check_output(path: Path, overwrite: bool) -> None:
     """Refuse an output that cannot, or should not, be written."""
+    if str(path) == STANDARD_OUTPUT:
+        return
     if path.suffix.lower() not in KINDS:
         raise UserError(
-            f"{path}: name the output *.csv, *.parquet, *.zarr or *.npy, which says its format"
+            f"{path}: name the output *.csv, *.parquet, *.zarr or *.npy, which says its format, or "
+            "- for standard output"
         )
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; create it first")
@@ -188,9 +209,19 @@ def check_output(path: Path, overwrite: bool) -> None:
 
 
 @contextmanager
-def open_predictions(path: Path, classes: Classes) -> Iterator[Writer]:
-    """Yield a writer; the output appears whole when the block ends well, or not at all."""
+def open_predictions(path: Path, classes: Classes, kept: Sequence[str] = ()) -> Iterator[Writer]:
+    """Yield a writer; the output appears whole when the block ends well, or not at all.
+
+    To standard output it goes as it comes, as CSV. `kept` are the columns of the input that a table
+    has besides its own.
+    """
     writer: Writer
+    if str(path) == STANDARD_OUTPUT:
+        sys.stdout.flush()
+        writer = CsvPredictions(sys.stdout.buffer, classes, kept)
+        yield writer
+        writer.close()
+        return
     kind = KINDS[path.suffix.lower()]
     if kind is ZarrPredictions:
         with staging_dir(path, PARTIAL) as folder:
@@ -202,6 +233,6 @@ def open_predictions(path: Path, classes: Classes) -> Iterator[Writer]:
     # A table that was cut off by kill -9 may be as large as the disk.
     remove_stale_temporaries(path.parent, path.name)
     with atomic_write(path) as temporary, temporary.open("wb") as file:
-        writer = kind(file, classes)
+        writer = kind(file, classes, kept) if kept else kind(file, classes)
         yield writer
         writer.close()

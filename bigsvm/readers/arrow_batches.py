@@ -12,7 +12,7 @@ from bigsvm.core.errors import UserError
 from bigsvm.core.messages import one_line
 from bigsvm.readers import ReadOptions, batch_rows
 from bigsvm.readers.csv import CsvReader
-from bigsvm.readers.decompress import open_stream
+from bigsvm.readers.decompress import DAMAGE, open_stream
 from bigsvm.readers.detect import detect_format
 
 _TEXT_BYTES = 4 * 2**20  # of a CSV file at a time
@@ -44,7 +44,9 @@ class NamedTable:
         while True:
             try:
                 part = next(parts, None)
-            except (pa.ArrowException, UnicodeDecodeError) as failure:
+            except UserError:
+                raise
+            except (pa.ArrowException, *DAMAGE) as failure:
                 raise UserError(f"{self.path}: cannot be read ({one_line(failure)})") from failure
             if part is None:
                 return

@@ -1,0 +1,143 @@
+"""`predict` on a table: columns passed through, another threshold, standard output."""
+
+import gzip
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bigsvm import cli, load_model
+from bigsvm.models.model import Model
+from tests.support.real_table import NAMES, command, magic_table, train_on
+from tests.support.trainings import environment
+
+
+@pytest.fixture(scope="module")
+def folder(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of a real table, and rows.csv, rows.parquet: rows with an id and a remark."""
+    folder = tmp_path_factory.mktemp("keep")
+    train_on(magic_table(data_dir, 800), folder, tolerance=0.1)
+    rows = rows_of(data_dir)
+    rows.to_csv(folder / "rows.csv", index=False)
+    rows.to_parquet(folder / "rows.parquet", row_group_size=170)
+    return folder
+
+
+def rows_of(data_dir: Path) -> pd.DataFrame:
+    rows = magic_table(data_dir, 700, seed=1)
+    remarks = [f'seen\n"{k}" times, at least' for k in range(len(rows))]
+    ids = np.arange(2**60, 2**60 + len(rows))
+    return rows.assign(id=ids, remark=remarks)[["id", *NAMES, "remark", "class"]]
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Model:
+    return load_model(folder / "run/model.safetensors")
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("out", ["csv", "parquet"])
+def test_kept_columns_stand_beside_their_predictions(
+    folder: Path, model: Model, data_dir: Path, tmp_path: Path, form: str, out: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("bigsvm.readers.arrow_batches._TEXT_BYTES", 9000)
+    monkeypatch.setattr("bigsvm.prediction.outputs.ROW_GROUP", 300)
+    source, made = folder / f"rows.{form}", tmp_path / f"out.{out}"
+    model_file = folder / "run/model.safetensors"
+    command("predict", model_file, source, made, "--keep", "remark", "--keep", "id", "--quiet")
+    table = pd.read_csv(made) if out == "csv" else pd.read_parquet(made)
+    rows = rows_of(data_dir)
+    assert list(table) == ["row", "remark", "id", "decision", "label"]
+    assert table["id"].astype("int64").tolist() == rows["id"].tolist(), "to the last digit"
+    assert table["remark"].tolist() == rows["remark"].tolist()
+    np.testing.assert_array_equal(table["decision"], model.decision_function(rows))
+
+
+def test_a_feature_and_the_label_can_be_kept_too(
+    folder: Path, data_dir: Path, tmp_path: Path
+) -> None:
+    asked = ["--keep", "class", "--keep", "fSize"]
+    command("predict", folder / "run/model.safetensors", folder / "rows.parquet",
+            tmp_path / "o.parquet", *asked)  # fmt: skip
+    table = pd.read_parquet(tmp_path / "o.parquet")
+    rows = rows_of(data_dir)
+    assert (table["class"] == rows["class"]).all() and (table["fSize"] == rows["fSize"]).all()
+    assert np.mean(table["label"] == table["class"]) > 0.75
+
+
+def test_another_threshold(folder: Path, model: Model, data_dir: Path, tmp_path: Path) -> None:
+    f = model.decision_function(rows_of(data_dir))
+    t = float(np.quantile(f, 0.9))
+    command("predict", folder / "run/model.safetensors", folder / "rows.csv", tmp_path / "o.csv",
+            "--threshold", repr(t))  # fmt: skip
+    table = pd.read_csv(tmp_path / "o.csv")
+    assert table["label"].tolist() == np.where(f >= t, "h", "g").tolist()
+    assert 60 <= (table["label"] == "h").sum() <= 80
+
+
+def test_standard_output_is_csv_and_nothing_else(folder: Path, tmp_path: Path) -> None:
+    model_file = folder / "run/model.safetensors"
+    command("predict", model_file, folder / "rows.csv", tmp_path / "o.csv", "--keep", "id")
+    done = subprocess.run(
+        [sys.executable, "-m", "bigsvm", "predict", model_file, folder / "rows.csv", "-",
+         "--keep", "id"],
+        env=environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (tmp_path / "o.csv").read_text()
+    assert "700 rows" in done.stderr and "written to standard output" in done.stderr
+    assert len(pd.read_csv(io.StringIO(done.stdout))) == 700
+
+
+def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:
+    line = f"'{sys.executable}' -m bigsvm predict '{folder}/run/model.safetensors' "
+    line += f"'{folder}/rows.csv' - --quiet | head -2"
+    done = subprocess.run(
+        ["sh", "-c", line], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[0] == "row,decision,label" and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["rows.csv", "o.csv", "--keep", "name"], "--keep name: "),
+        (["rows.csv", "o.csv", "--keep", "id", "--keep", "id"], "--keep id: is given twice"),
+        (["rows.csv", "o.npy", "--keep", "id"], "o.npy has no columns; write *.csv or *.parquet"),
+        (["rows.csv", "o.csv", "--keep", "label"], "have a column 'label' of their own"),
+        (["table.zarr", "o.csv", "--keep", "id"], "--keep: is not for a store"),
+        (["bare.csv", "o.csv", "--keep", "id"], "the columns of bare.csv have no names"),
+        (["cut.csv.gz", "o.csv", "--keep", "id"], "cut.csv.gz"),
+        (["rows.csv", "o.csv", "--threshold", "nan"], "--threshold nan: must be a finite number"),
+        (["rows.csv", "o.csv", "--threshold", "high"], "--threshold"),
+    ],
+)
+def test_mistakes(
+    folder: Path, data_dir: Path, options: list[str], words: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(folder)
+    rows = rows_of(data_dir)
+    rows[[*NAMES, "class"]].to_csv("bare.csv", index=False, header=False)
+    Path("cut.csv.gz").write_bytes(gzip.compress(rows.to_csv(index=False).encode())[:-2000])
+    assert cli.main(["predict", "run/model.safetensors", *options]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("error:") == 1 and "Traceback" not in error
+    assert not list(folder.glob("o.*"))
+
+
+def test_a_threshold_is_for_two_classes(
+    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    command("prepare", data_dir / "iris.data", tmp_path / "i.zarr", "--quiet")
+    text = f"data: {{train: {tmp_path}/i.zarr}}\nmodel: {{kernel: {{gamma: 1}}}}"
+    (tmp_path / "i.yaml").write_text(text)
+    command("train", tmp_path / "i.yaml", "--run-dir", tmp_path / "run")
+    asked = [tmp_path / "run/model.safetensors", data_dir / "iris.data", tmp_path / "o.csv"]
+    assert cli.main(["predict", *map(str, asked), "--threshold", "1"]) == 2
+    assert "--threshold: is for two classes, and the model has 3" in capsys.readouterr().err
