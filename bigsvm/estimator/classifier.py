@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -16,16 +16,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.backends import Backend
 from bigsvm.config import TOLERANCE
+from bigsvm.core.labels import to_label
 from bigsvm.estimator.fit import FitOptions, FitResult, fit_binary, fit_multiclass
 from bigsvm.estimator.options import fit_options
 from bigsvm.estimator.out_of_core import is_store
 from bigsvm.estimator.rows import labels_to_test, rows_to_fit, rows_to_predict
 from bigsvm.estimator.stop_monitor import Progress, StopMonitor
 from bigsvm.kernels import block_of, products
+from bigsvm.models.model import Model
 from bigsvm.terminal.signals import defer_interrupt
-
-if TYPE_CHECKING:
-    from bigsvm.models.model import Model
 
 
 class BigSVC(ClassifierMixin, BaseEstimator):
@@ -312,9 +311,6 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         Model
             Includes the scaling of the store it was trained on, and so takes raw rows.
         """
-        from bigsvm.core.labels import to_label
-        from bigsvm.models.model import Model
-
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
         about = {

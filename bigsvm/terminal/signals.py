@@ -68,6 +68,11 @@ class GracefulExit:
         with suppress(OSError):
             os.write(2, b"\nsaving, then exiting (send the signal again to exit at once)\n")
 
+    @property
+    def exit_code(self) -> int:
+        """128 + the signal received, as a shell has it; 0 without a signal."""
+        return 0 if self.signal is None else 128 + self.signal
+
     def __call__(self) -> bool:
         return self.signal is not None
 

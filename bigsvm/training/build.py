@@ -9,6 +9,7 @@ import numba
 import numpy as np
 
 from bigsvm.backends import Backend
+from bigsvm.backends.dask import DaskBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.backends.memory import MemoryPlan, check_chunk_size, plan_memory
 from bigsvm.cluster.workers import Cluster
@@ -96,7 +97,7 @@ def build_training(
     lasting = config.model_copy(update={"data": with_absolute_paths(config.data)})
     run_dir.begin(lasting.to_yaml(), state.iteration)
     if saved:
-        display.log(f"going on at iteration {state.iteration:,}, from {run_dir.checkpoints}")
+        display.log(f"resuming at iteration {state.iteration:,}, from {run_dir.checkpoints}")
     about = {"algorithm": model.algorithm, "C": identity["C"], "fingerprint": fingerprint}
     about |= {} if threshold == "zero" else {"threshold_rule": threshold}
     about |= {key: value for key, value in weights.identity.items() if value is not None}
@@ -214,8 +215,6 @@ def _backend(
     if cluster is None:
         at_once = memory.rows_at_once
         return LocalBackend(dataset, kernel, memory.resident, solver.threads, at_once), memory
-    from bigsvm.backends.dask import DaskBackend
-
     assert config.data.train is not None
     store = absolute_spec(config.data.train)
     backend = DaskBackend(

@@ -12,6 +12,7 @@ import numpy as np
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes, Label, describe_labels, same_label
 from bigsvm.core.weights import WEIGHT_RANGE, valid_weights, weights_digest
+from bigsvm.readers import ReadOptions, open_reader
 
 if TYPE_CHECKING:
     from bigsvm.config import ModelConfig
@@ -159,8 +160,6 @@ def _from_npy(path: Path) -> np.ndarray:
 
 
 def _from_text(path: Path, where: str) -> np.ndarray:
-    from bigsvm.readers import ReadOptions, open_reader
-
     reader = open_reader(path, ReadOptions(format="csv", header=False, with_labels=False))
     if reader.d != 1:
         raise UserError(f"{path}: {reader.d} columns; weights are one number a line")

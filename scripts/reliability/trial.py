@@ -203,7 +203,7 @@ class Trial:
         self.deviations.append((kind, words))
 
     def _check_nothing_lost(self, saved: int, attempt: Attempt, code: int) -> None:
-        went_on = re.search(r"going on at iteration ([\d,]+)", attempt.said)
+        went_on = re.search(r"resuming at iteration ([\d,]+)", attempt.said)
         if went_on:
             self.resumes += 1
             at = int(went_on[1].replace(",", "").strip())

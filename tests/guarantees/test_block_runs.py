@@ -15,9 +15,9 @@ from tests.support.trainings import (
     final,
     killed,
     newest_checkpoint,
+    resumed_at,
     snapshot,
     summary,
-    went_on_at,
 )
 
 BLOCK = ("solver.schedule=block", "solver.hot_set=32")
@@ -68,7 +68,7 @@ def test_more_iterations_go_on_to_the_same_bits(
     assert (ended["status"], ended["iterations"]) == ("max_iterations", 1500)
     assert ended["drift"] < 1e-12
     assert final(run_dir) == snapshot(straight_block, 1500)
-    assert went_on_at(train(run_dir, *BLOCK).stderr) < 1500
+    assert resumed_at(train(run_dir, *BLOCK).stderr) < 1500
     assert_same_run(run_dir, straight_block)
 
 
@@ -79,7 +79,7 @@ def test_all_in_one_hot_set_is_saved_on_the_way(train: Train, tmp_path: Path) ->
     train(tmp_path / "run", *whole, "solver.max_iterations=5000")
     saved = newest_checkpoint(tmp_path / "run")
     assert 0 < saved < 5000
-    assert went_on_at(train(tmp_path / "run", *whole).stderr) == saved
+    assert resumed_at(train(tmp_path / "run", *whole).stderr) == saved
     assert_same_run(tmp_path / "run", tmp_path / "straight")
 
 

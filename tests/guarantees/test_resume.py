@@ -20,10 +20,10 @@ from tests.support.trainings import (
     killed,
     newest_checkpoint,
     reported,
+    resumed_at,
     snapshot,
     summary,
     wait_until,
-    went_on_at,
 )
 
 
@@ -34,7 +34,7 @@ def test_killed_at_any_moment(start: Any, train: Train, straight: Path, tmp_path
     last = newest_checkpoint(run_dir)
     assert last > 0
     (run_dir / "snapshots" / ".model-00000300.safetensors.99999999.tmp").write_bytes(b"half")
-    assert went_on_at(train(run_dir).stderr) == last
+    assert resumed_at(train(run_dir).stderr) == last
     assert_same_run(run_dir, straight)
 
 
@@ -59,7 +59,7 @@ def test_a_damaged_checkpoint_is_noticed(
     assert any(
         line.startswith("warning: ") and str(newest) in line for line in said.splitlines()
     ), said
-    assert went_on_at(said) == 1350
+    assert resumed_at(said) == 1350
     assert_same_run(halfway, straight)
 
 
@@ -71,9 +71,9 @@ def test_no_checkpoint_left_means_from_the_start(
     arguments = ("run.keep_checkpoints=1", "run.checkpoint_every=90", "solver.max_iterations=900")
     said = train(halfway, *arguments).stderr
     assert said.count("warning: ") == 2
-    assert "going on" not in said
+    assert "resuming" not in said
     assert final(halfway) == snapshot(straight, 900)
-    assert went_on_at(train(halfway).stderr) == 900, "what is saved then is to be found again"
+    assert resumed_at(train(halfway).stderr) == 900, "what is saved then is to be found again"
     assert_same_run(halfway, straight)
 
 
@@ -94,7 +94,7 @@ def test_interrupted_and_gone_on(
     assert stopped["status"] == "interrupted"
     assert 0 < stopped["iterations"] == newest_checkpoint(run_dir) < summary(straight)["iterations"]
     assert not (run_dir / "model.safetensors").exists()
-    assert went_on_at(train(run_dir).stderr) == stopped["iterations"]
+    assert resumed_at(train(run_dir).stderr) == stopped["iterations"]
     assert_same_run(run_dir, straight)
 
 
@@ -105,7 +105,7 @@ def test_interrupted_twice_leaves_at_once(start: Any, tmp_path: Path) -> None:
         wait_until((run_dir / "checkpoints").exists, process)
         process.send_signal(signal.SIGINT)  # still reading its data: it will not look up so soon
         assert process.stderr is not None
-        while "again" not in process.stderr.readline():
+        while "to exit at once" not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=HANGS) in (-signal.SIGINT, 128 + signal.SIGINT)
@@ -135,7 +135,7 @@ def test_more_iterations_go_on_to_the_same_bits(
     assert summary(halfway)["status"] == "max_iterations"
     assert final(halfway) == snapshot(straight, 1500)
     said = train(halfway, "solver.max_iterations=2100").stderr
-    assert went_on_at(said) == 1500
+    assert resumed_at(said) == 1500
     assert summary(halfway)["iterations"] == 2100
     assert final(halfway) == snapshot(straight, 2100)
     train(halfway)
@@ -163,7 +163,7 @@ def test_time_limit(train: Train, straight: Path, tmp_path: Path) -> None:
     said = train(run_dir, *slow, "solver.time_limit=0.001").stderr
     with_no_time = time.monotonic() - begin
     assert took < 2 + 3 * with_no_time, "generous: other work may share the machine"
-    assert went_on_at(said) == first["iterations"]
+    assert resumed_at(said) == first["iterations"]
     assert summary(run_dir)["iterations"] > first["iterations"]
     train(run_dir)
     assert final(run_dir) == final(straight)

@@ -19,9 +19,9 @@ from tests.support.trainings import (
     newest_checkpoint,
     one_line,
     reported,
+    resumed_at,
     snapshots,
     summary,
-    went_on_at,
 )
 
 
@@ -115,7 +115,7 @@ def test_a_full_disk(train: Train, straight: Path, small_disk: Path) -> None:
         assert str(run_dir) in message, "it names what could not be written"
         assert not (run_dir / "summary.json").exists()
     remount(small_disk, "size=20m")
-    assert went_on_at(train(run_dir).stderr) > 0
+    assert resumed_at(train(run_dir).stderr) > 0
     assert_same_run(run_dir, straight)
 
 

@@ -26,11 +26,11 @@ from tests.support.trainings import (
     final,
     newest_checkpoint,
     reported,
+    resumed_at,
     snapshots,
     summary,
     trainer,
     wait_until,
-    went_on_at,
 )
 
 SCHEDULES = {
@@ -169,7 +169,7 @@ def test_killed_and_gone_on_with_it_is_the_same_run(
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
     done = train(run, *SCHEDULES[schedule])
-    assert went_on_at(done.stderr) >= 0.6 * total
+    assert resumed_at(done.stderr) >= 0.6 * total
     assert_same_run(run, runs[schedule])
 
 

@@ -110,9 +110,9 @@ def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
-def went_on_at(stderr: str) -> int:
-    line = next(line for line in stderr.splitlines() if line.startswith("going on at iteration"))
-    return int(line.split()[4].strip(",").replace(",", ""))
+def resumed_at(stderr: str) -> int:
+    line = next(line for line in stderr.splitlines() if line.startswith("resuming at iteration"))
+    return int(line.split()[3].strip(",").replace(",", ""))
 
 
 def one_line(done: subprocess.CompletedProcess[str]) -> str:
@@ -181,7 +181,7 @@ def killed(start: Any, run_dir: Path, *arguments: str, times: int) -> None:
             continue
         assert process.returncode == -signal.SIGKILL, said
         if before:
-            assert went_on_at(said) == before
+            assert resumed_at(said) == before
         kills += 1
         if kills == times:
             return

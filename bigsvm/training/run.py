@@ -1,0 +1,148 @@
+"""A training run from its config to its summary, as `python -m bigsvm.train` does it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bigsvm.backends.memory import check_chunk_size
+from bigsvm.cluster.start import connect
+from bigsvm.config import Config
+from bigsvm.core.errors import ClusterLost, UserError
+from bigsvm.core.labels import n_outputs_for
+from bigsvm.models.final_scores import final_scores
+from bigsvm.models.model import load_model
+from bigsvm.models.scoring import open_test_set
+from bigsvm.preparation.data_sets import dataset_spec, resolve_data
+from bigsvm.stores.fingerprint import verified_fingerprint
+from bigsvm.stores.store import open_dataset
+from bigsvm.terminal.compiling import notify_compilation
+from bigsvm.terminal.progress import show_progress
+from bigsvm.terminal.signals import GracefulExit
+from bigsvm.training.build import build_training
+from bigsvm.training.display import TimeLeft, open_display
+from bigsvm.training.finished import AlreadyFinished
+from bigsvm.training.loop import Outcome, Training
+from bigsvm.training.next_step import TrainCommand, next_step
+from bigsvm.training.run_dir import RunDir
+from bigsvm.training.summary import print_finished, print_summary, summarise, warn_if_useless
+
+
+def train(
+    config: Config,
+    command: TrainCommand,
+    path: Path,
+    fresh: bool,
+    began: float,
+    graceful_exit: GracefulExit,
+) -> str:
+    """Start or resume the run in a directory, and train until it is done or interrupted.
+
+    Parameters
+    ----------
+    config : Config
+    command : TrainCommand
+        Shown at the end, as the command that resumes.
+    path : Path
+        The run directory.
+    fresh : bool
+        Discard an earlier run in that directory instead of resuming it.
+    began : float
+        When the command began, by `time.monotonic`.
+    graceful_exit : GracefulExit
+
+    Returns
+    -------
+    str
+        The status: converged, max_iterations, time_limit or interrupted.
+    """
+    with notify_compilation():
+        try:
+            return _train(config, command, path, fresh, began, graceful_exit)
+        except ClusterLost:
+            if not graceful_exit():
+                raise
+            return "interrupted"
+
+
+def _train(
+    config: Config,
+    command: TrainCommand,
+    path: Path,
+    fresh: bool,
+    began: float,
+    graceful_exit: GracefulExit,
+) -> str:
+    """Train as configured in the run directory `path`; return the status."""
+    run_dir = RunDir(path)
+    with graceful_exit.exit_immediately(), show_progress() as progress:
+        data = resolve_data(config.data, progress)
+    config = config.model_copy(update={"data": data})
+    assert data.train is not None
+    test = dataset_spec(data.test) if data.test is not None else None
+    solver = config.solver
+    with (
+        open_dataset(dataset_spec(data.train)) as dataset,
+        run_dir.locked(),
+        open_display(
+            TimeLeft(
+                solver.stop_rule,
+                solver.max_iterations * n_outputs_for(dataset.classes),
+                solver.time_limit,
+            )
+        ) as display,
+        connect(config.cluster, display.log, graceful_exit) as cluster,
+    ):
+        missing = dataset.missing_chunk_warnings()
+        if test is not None:  # report its mistakes now, not after the training
+            with open_test_set(test, dataset) as test_set:
+                check_chunk_size(solver.memory_limit, test_set)
+                verified_fingerprint(test_set)
+                missing += test_set.missing_chunk_warnings()
+        for line in missing:
+            display.log(f"warning: {line}")
+        try:
+            training = build_training(
+                config, run_dir, dataset, display, graceful_exit, began, fresh, cluster
+            )
+        except AlreadyFinished as finished:
+            print_finished(finished.summary, path)
+            return str(finished.summary["status"])
+        outcome = _run(training)
+        if outcome.status != "interrupted":
+            warn_if_useless(outcome, training, display)
+        summary = summarise(training, outcome, dataset.classes)
+        if outcome.status != "interrupted":
+            # Only for a converged model: any other equals the snapshot of its iteration, byte for
+            # byte.
+            gap = summary["true_relative_gap"] if outcome.status == "converged" else None
+            training.save_model(outcome.final, run_dir.model, is_last=True, relative_gap=gap)
+        run_dir.write_summary(summary)
+        if outcome.status != "interrupted" and test is not None:
+            with _model_is_saved(path):
+                summary |= final_scores(load_model(run_dir.model), test)
+            run_dir.write_summary(summary)
+    print_summary(summary, path, next_step(summary, command, path, solver, outcome.dropped))
+    if cluster is not None and cluster.loss is not None:
+        raise cluster.loss
+    return outcome.status
+
+
+@contextmanager
+def _model_is_saved(path: Path) -> Iterator[None]:
+    """Add to an error of the test set that only its score is lost, not the training."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(
+            f"{error} (the training is done and its model saved: python -m bigsvm.evaluate "
+            f"{path} --test STORE)"
+        ) from error
+
+
+def _run(training: Training) -> Outcome:
+    """Run the training loop; if the cluster is lost, save a checkpoint."""
+    try:
+        return training.run()
+    except ClusterLost:
+        training.checkpoints.save(training.state, training.seconds, training.kernel_values)
+        return Outcome("interrupted", training.state)
