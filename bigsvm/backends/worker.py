@@ -83,7 +83,7 @@ class _Part(Dataset):
 
         Where this part is cut as the driver's chunks are, no row is read for that.
         """
-        self._whole.expect(checksums)
+        self._whole.expect_checksums(checksums)
         for start, stop in self.spans():
             first, last = self._start + start, self._start + stop
             if (first, last) in checksums:

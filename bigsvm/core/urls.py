@@ -1,44 +1,43 @@
-"""Telling addresses (s3://bucket/data.zarr) from paths of this machine."""
+"""Telling URLs (s3://bucket/data.zarr) from local paths."""
 
 import re
 from pathlib import Path
 
 from bigsvm.core.errors import UserError
 
-# On Azure it is the container that stands before the @.
+# In Azure URLs the container stands before the @, not a user.
 _CONTAINER_AT_ACCOUNT = ("abfs", "abfss", "wasb", "wasbs")
 _SECRET = re.compile("(sig|signature|token|key|secret|password|credential)[^=&]*=", re.IGNORECASE)
 
 
 def is_url(text: str) -> bool:
-    """Whether `text` is an address for fsspec rather than a path."""
+    """Whether `text` is a URL for fsspec rather than a path."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]*:(//|:)", text) is not None
 
 
 def strip_file_scheme(text: str) -> str:
-    """A file:// address as the path it names; anything else as it is."""
+    """The path in a file:// URL; any other text unchanged."""
     match = re.match(r"(?:file|local)://(/.*)", text, re.IGNORECASE)
     return match[1] if match else text
 
 
 def path_or_url(text: str) -> Path | str:
-    """An argument of a command: a path, or the address it is (which a Path would garble)."""
+    """A command-line argument as a Path, or unchanged if it is a URL (which Path would garble)."""
     text = strip_file_scheme(text)
     return text if is_url(text) else Path(text)
 
 
-def reject_credentials(address: str) -> None:
-    """Refuse a password or a signature in an address: it would end up in files and messages."""
-    if not is_url(address):
+def reject_credentials(url: str) -> None:
+    """Reject a URL that holds a password or signature: it would end up in files and messages."""
+    if not is_url(url):
         return
-    for part in address.split("::"):  # simplecache::https://...
+    for part in url.split("::"):  # simplecache::https://...
         scheme, _, rest = part.partition("://")
         user = re.split("[/?#]", rest)[0].rpartition("@")[0]
         query = rest.partition("?")[2]
         named = user and (":" in user or scheme.lower() not in _CONTAINER_AT_ACCOUNT)
         if named or (query and (scheme.lower().startswith("http") or _SECRET.search(query))):
             raise UserError(
-                f"the {scheme}:// address of a store holds credentials (before an @ or after a ?) "
-                "that would be written to files and logs; leave them out: they come from the "
-                "environment"
+                f"the {scheme}:// URL of a store holds credentials (before an @ or after a ?) that "
+                "would be written to files and logs; leave them out: they come from the environment"
             )

@@ -21,11 +21,13 @@ def store_facts(path: Path) -> dict[str, Any]:
 def _store_facts(path: Path) -> dict[str, Any]:
     place = open_group(path)
     try:
-        form = f"Zarr v{place.group.metadata.zarr_format}" if place.is_zarr else "HDF5"
-        parts = [name for name in ("train", "test") if name in place and "X" in place.inside(name)]
+        form = f"Zarr v{place.handle.metadata.zarr_format}" if place.is_zarr else "HDF5"
+        parts = [
+            name for name in ("train", "test") if name in place and "X" in place.subgroup(name)
+        ]
         here = "X" in place
         arrays = None if here or parts else _arrays(place)
-        labelled = {part: "y" in (place.inside(part) if part else place) for part in [*parts, ""]}
+        labelled = {part: "y" in (place.subgroup(part) if part else place) for part in [*parts, ""]}
     finally:
         place.close()
     facts: dict[str, Any] = {"store": str(path), "format": form}
@@ -80,5 +82,5 @@ def _counts(data: Dataset) -> dict[str, int]:
 def _weights(data: Dataset) -> dict[str, float] | None:
     if not data.has_weights:
         return None
-    values = data.numbers(WEIGHT)
+    values = data.read_vector(WEIGHT)
     return {"smallest": float(values.min()), "largest": float(values.max())}

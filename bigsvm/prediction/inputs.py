@@ -91,7 +91,7 @@ def _open_store(
         try:
             part = "test" if "test" in place else "train"
             if (arrays[0] or "X") not in place and part in place:
-                place = place.inside(part)
+                place = place.subgroup(part)
             with_labels = with_labels and (arrays[1] is not None or "y" in place)
         finally:
             place.close()

@@ -1,1 +1,1 @@
-"""Data sets on disk: opened, read by the shortest way there is, written whole or not at all."""
+"""Data sets on disk (Zarr or HDF5): opening, fast reading, atomic writing."""

@@ -1,8 +1,8 @@
-"""Which stored arrays are read: numbers and text, by codecs that cannot run code.
+"""Which stored arrays may be read: numbers and text, by codecs that cannot run code.
 
-A store may come from a stranger, and its metadata choose the codecs that its chunks are decoded
-with. Some of those codecs execute what they decode (numcodecs' `pickle`), others are installed by
-packages that this one knows nothing of. So codecs are allowed by name, before anything is decoded.
+A store may be untrusted, and its metadata choose the codecs that decode its chunks. Some codecs
+execute what they decode (numcodecs' `pickle`), and others are registered by packages unknown to
+this one. Therefore codecs are allowed by name, and checked before anything is decoded.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from bigsvm.core.errors import UserError
 NUMERIC_KINDS = "biuf"
 TEXT_KINDS = "SUOT"
 
-# Compression, checksums and the order of bytes.
-_OF_BYTES = {"blosc", "bz2", "gzip", "lz4", "lzma", "shuffle", "zlib", "zstd"}
-_OF_BYTES |= {"adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3"}
-# Arithmetic on numbers. Their configuration names data types, which are checked as well.
-_OF_NUMBERS = {"astype", "bitround", "delta", "fixedscaleoffset", "packbits", "quantize"}
-_OF_TEXT = {"vlen-bytes", "vlen-utf8"}
-_OF_ZARR_3 = {"bytes", "cast_value", "endian", "scale_offset", "sharding_indexed", "transpose"}
-CODECS = _OF_BYTES | _OF_NUMBERS | _OF_TEXT | _OF_ZARR_3
+# Compression, checksums and byte order.
+_BYTE_CODECS = {"blosc", "bz2", "gzip", "lz4", "lzma", "shuffle", "zlib", "zstd"}
+_BYTE_CODECS |= {"adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3"}
+# Arithmetic on numbers. The data types in their configuration are checked as well.
+_NUMBER_CODECS = {"astype", "bitround", "delta", "fixedscaleoffset", "packbits", "quantize"}
+_TEXT_CODECS = {"vlen-bytes", "vlen-utf8"}
+_ZARR_3_CODECS = {"bytes", "cast_value", "endian", "scale_offset", "sharding_indexed", "transpose"}
+CODECS = _BYTE_CODECS | _NUMBER_CODECS | _TEXT_CODECS | _ZARR_3_CODECS
 
 
 def check_codecs(array: Any, where: str) -> None:
-    """Refuse a Zarr array that is decoded by anything but the codecs known to be harmless."""
+    """Reject a Zarr array that is decoded by any codec not known to be harmless."""
     for name, settings in _codecs(array.metadata):
         if name not in CODECS:
             raise UserError(
@@ -47,13 +47,13 @@ def _check_data_type(value: Any, codec: str, where: str) -> None:
         known = False
     if not known:
         raise UserError(
-            f"{where}: its codec {codec!r} makes {str(value)[:50]!r} of the data, which are no "
-            "real numbers; store it again without"
+            f"{where}: its codec {codec!r} converts the data to {str(value)[:50]!r}, not to real "
+            "numbers; store it again without that codec"
         )
 
 
 def _codecs(metadata: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Name and configuration of each codec that decoding involves."""
+    """Yield name and configuration of each codec that decodes the array."""
     if metadata.zarr_format == 2:
         for codec in (*(metadata.filters or ()), metadata.compressor):
             if codec is not None:
@@ -64,13 +64,13 @@ def _codecs(metadata: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     while pending:
         codec = pending.pop()
         settings = codec.get("configuration") or {}
-        for nested in ("codecs", "index_codecs"):  # those inside a shard
+        for nested in ("codecs", "index_codecs"):  # the codecs inside a shard
             pending += settings.get(nested) or []
         yield str(codec["name"]).removeprefix("numcodecs."), settings
 
 
 def is_text(array: Any) -> bool:
-    """Whether an array holds text: an object array may hold anything else, too."""
+    """Whether an array holds text; an object array could hold anything."""
     kind = array.dtype.kind
     if kind != "O" or hasattr(array, "metadata"):
         # Once its codecs are checked, a Zarr array of objects can hold only text or bytes.

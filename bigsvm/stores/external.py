@@ -1,9 +1,9 @@
-"""A store is read from where the user said it is, and from nowhere else.
+"""A store is read only from where the user said it is.
 
-An HDF5 file can name others: by external links, by datasets whose bytes lie in another file, by
-virtual datasets put together from several. A Zarr store can have symlinks for chunks. In a file
-from a stranger each of them would bring any file that the user can read, as numbers, into a model
-that is given away later. They are refused unless BIGSVM_ALLOW_EXTERNAL=1 says that they are meant.
+An HDF5 file can refer to other files: by external links, by datasets stored in another file, by
+virtual datasets assembled from several. A Zarr store can have symlinks in place of chunks. In an
+untrusted file, each of these could bring any file that the user can read, as numbers, into a model
+that is later published. They are rejected unless BIGSVM_ALLOW_EXTERNAL=1 is set.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 from bigsvm.core.errors import UserError
 
 ALLOW = "BIGSVM_ALLOW_EXTERNAL"
-_MOST_LINKS = 100  # along one path; HDF5 itself follows fewer
+_MAX_LINKS = 100  # along one path; HDF5 itself follows fewer
 
 
 def external_allowed() -> bool:
-    """Whether the user wants other files to be read."""
+    """Whether the user allows other files to be read."""
     return os.environ.get(ALLOW, "0") not in ("", "0")
 
 
 def reject_external_links(group: Any, name: str, where: str) -> None:
-    """Refuse the path `name` in an HDF5 group where a link on it leads to another file.
+    """Reject the path `name` in an HDF5 group if a link on it leads to another file.
 
-    Link by link, before any is followed: following one opens the other file.
+    Examines link by link without following any, since following one opens the other file.
     """
     import h5py
 
@@ -38,9 +38,9 @@ def reject_external_links(group: Any, name: str, where: str) -> None:
         if part in ("", "."):
             continue
         if not here.id.links.exists(os.fsencode(part)):
-            return  # as the caller will find out
+            return  # the caller reports what is missing
         kind = here.id.links.get_info(os.fsencode(part)).type
-        if kind == h5py.h5l.TYPE_SOFT and links < _MOST_LINKS:
+        if kind == h5py.h5l.TYPE_SOFT and links < _MAX_LINKS:
             target = os.fsdecode(here.id.links.get_val(os.fsencode(part)))
             parts = target.split("/") + parts
             here = here.file["/"] if target.startswith("/") else here
@@ -52,17 +52,17 @@ def reject_external_links(group: Any, name: str, where: str) -> None:
 
 
 def reject_external_storage(array: Any, where: str) -> None:
-    """Refuse an HDF5 dataset whose content is not, or not surely, in its own file."""
+    """Reject an HDF5 dataset whose content is, or may be, in another file."""
     if external_allowed():
         return
     if array.external:
         raise _refused(where, f"is stored in another file, {array.external[0][0]!r}")
     if array.is_virtual:
-        raise _refused(where, "is put together from other datasets, perhaps of other files")
+        raise _refused(where, "is a virtual dataset, which may be assembled from other files")
 
 
 def reject_symlinks(array: Any, where: str) -> None:
-    """Refuse a Zarr array on this machine that symlinks take from outside its store."""
+    """Reject a local Zarr array that symlinks take from outside its store."""
     from zarr.storage import LocalStore
 
     if external_allowed() or not isinstance(array.store, LocalStore):
@@ -80,6 +80,6 @@ def reject_symlinks(array: Any, where: str) -> None:
 
 def _refused(where: str, what: str) -> UserError:
     return UserError(
-        f"{where}: {what}; a stranger's file could make you give away your own that way, so it is "
-        f"read only with {ALLOW}=1 in the environment"
+        f"{where}: {what}; an untrusted file could use this to read your other files, so it needs "
+        f"{ALLOW}=1 in the environment"
     )

@@ -1,4 +1,4 @@
-"""The fingerprint of a data set: a hash of its content, whatever the chunks and the format."""
+"""The fingerprint of a data set: a hash of its content, independent of chunks and format."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bigsvm.stores.store import Dataset
 
 
 def new_fingerprint(n: int, d: int) -> Any:
-    """The hash to be fed all float32 rows in order, then the codes of all labels."""
+    """A hash to be updated with all float32 rows in order, then with all class codes."""
     return hashlib.sha256(f"bigsvm data {n} {d}\n".encode())
 
 
 def fingerprint(dataset: Dataset) -> str:
     """SHA-256 of the content; one pass over the data.
 
-    A value that is not finite is an error that names its row and column.
+    Raises UserError, with row and column, for a value that is not finite.
     """
     digest = _digest_of_rows(dataset)
     digest.update(dataset.labels())
@@ -29,7 +29,7 @@ def fingerprint(dataset: Dataset) -> str:
 
 
 def verified_fingerprint(dataset: Dataset) -> str:
-    """The fingerprint of what is there now; a UserError where something else was once written."""
+    """The fingerprint of the content as it is now; a UserError if `prepare` recorded another."""
     digest = _digest_of_rows(dataset)
     verify_recorded(dataset, digest.copy())
     digest.update(dataset.labels())
@@ -37,7 +37,7 @@ def verified_fingerprint(dataset: Dataset) -> str:
 
 
 def verify_recorded(dataset: Dataset, digest: Any) -> None:
-    """Refuse rows that are not those once written; `digest` has been fed all of them."""
+    """Raise UserError unless `digest`, updated with all rows, leads to the recorded fingerprint."""
     if dataset.recorded_fingerprint is None:
         return
     for codes in dataset.recorded_codes():
@@ -51,14 +51,14 @@ def verify_recorded(dataset: Dataset, digest: Any) -> None:
 
 
 def finite_chunks(dataset: Dataset) -> Iterator[np.ndarray]:
-    """All rows, a chunk at a time, if they are finite; read again, they must be the same."""
+    """Yield all rows by chunks, checked to be finite, and record the checksum of each chunk."""
     start = 0
     for rows in prefetch_map(lambda span: dataset.read(*span), dataset.spans(), dataset.n_readers):
         finite = np.isfinite(rows)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
             what = f"is {rows[row, column]} as float32; replace it or leave out the row"
-            if dataset.recorded_fingerprint is not None:  # no such value was ever written
+            if dataset.recorded_fingerprint is not None:  # `prepare` writes finite values only
                 what = "is missing; the store is damaged, or its copy is not complete"
             raise UserError(
                 f"{dataset.path}: the value in row {start + row}, column {column} (counted from 0) "

@@ -1,4 +1,4 @@
-"""Finding a group in a Zarr or HDF5 store, with a clear word where there is none."""
+"""Opening groups and arrays of a Zarr or HDF5 store, with clear messages for what is missing."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from bigsvm.core.urls import is_url, strip_file_scheme
 from bigsvm.stores.codecs import check_codecs
 from bigsvm.stores.external import reject_external_links, reject_external_storage, reject_symlinks
 
+# The attribute that holds the checksum of the others; the name is part of the store format.
 CHECKSUM_KEY = "bigsvm_seal"
-_OF_THE_MACHINE = (errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+# Errors of the machine, not of the store: the same read may succeed later.
+_MACHINE_ERRORS = (errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 CHECKSUMMED = ("classes", "feature_names", "fingerprint", "parts", "prepare", "scaling", "source")
 
 
@@ -29,46 +31,46 @@ CHECKSUMMED = ("classes", "feature_names", "fingerprint", "parts", "prepare", "s
 class StoreGroup:
     """A group inside a Zarr or HDF5 store, opened for reading."""
 
-    group: Any  # h5py.Group or zarr.Group: both have keys(), [name] and attrs
-    path: str  # for messages: the store's path or address, then the group's name in it
+    handle: Any  # h5py.Group or zarr.Group: both have keys(), [name] and attrs
+    path: str  # for messages: the path or URL of the store, then the name of the group in it
     close: Callable[[], None]
     remote: bool = False
 
     @property
     def is_zarr(self) -> bool:
-        """Whether it is in a Zarr store, not in an HDF5 file."""
-        return hasattr(self.group, "metadata")
+        """Whether it belongs to a Zarr store rather than an HDF5 file."""
+        return hasattr(self.handle, "metadata")
 
     def __contains__(self, name: str) -> bool:
         if not self.is_zarr:
-            reject_external_links(self.group, name, self.path)
-        return name in self.group
+            reject_external_links(self.handle, name, self.path)
+        return name in self.handle
 
     def __getitem__(self, name: str) -> Any:
-        """The group or array `name`; KeyError where there is none."""
+        """The group or array `name`; KeyError if there is none."""
         if not self.is_zarr:
-            reject_external_links(self.group, name, self.path)
-        return self.group[name]
+            reject_external_links(self.handle, name, self.path)
+        return self.handle[name]
 
     def names(self) -> list[str]:
         """The names of all groups and arrays in this group."""
         try:
-            return sorted(self.group.keys())
+            return sorted(self.handle.keys())
         except (ValueError, TypeError, KeyError):
-            # Zarr opens all of them to say what they are, and one is of a type it does not know.
-            root = getattr(self.group.store, "root", None)
+            # Zarr opens every member to find its kind, and fails if one has an unknown type.
+            root = getattr(self.handle.store, "root", None)
             if root is None:
                 raise
-            folders = (path.parent for path in (Path(root) / self.group.path).glob("*/*"))
+            folders = (path.parent for path in (Path(root) / self.handle.path).glob("*/*"))
             return sorted({folder.name for folder in folders})
 
-    def inside(self, name: str) -> StoreGroup:
-        """The group `name` in this one."""
-        return replace(self, group=self[name], path=f"{self.path}/{name}")
+    def subgroup(self, name: str) -> StoreGroup:
+        """The group `name` inside this one."""
+        return replace(self, handle=self[name], path=f"{self.path}/{name}")
 
 
 def open_group(where: str | Path) -> StoreGroup:
-    """Open the store at a path or address, or the group in a store that it goes on to."""
+    """Open a store by its path or URL, or a group by a path that continues into the store."""
     if is_url(text := strip_file_scheme(str(where))):
         return _open_remote(text)
     path = Path(text)
@@ -82,13 +84,13 @@ def open_group(where: str | Path) -> StoreGroup:
                 break
         if any(path.with_name(f".{path.name}.{kind}").exists() for kind in ("spill", "partial")):
             raise UserError(
-                f"{path}: is still being prepared, or that was cut off; prepare it again"
+                f"{path}: is still being prepared, or that was interrupted; prepare it again"
             )
         raise UserError(f"{path}: there is no such store; make it with python -m bigsvm.prepare")
     return _open_hdf5(path, "") if path.is_file() else _open_zarr(path)
 
 
-def _open_hdf5(file: Path, inside: str) -> StoreGroup:
+def _open_hdf5(file: Path, name: str) -> StoreGroup:
     import h5py
 
     if not h5py.is_hdf5(file):
@@ -99,19 +101,19 @@ def _open_hdf5(file: Path, inside: str) -> StoreGroup:
     try:
         opened = h5py.File(file, "r")
     except BlockingIOError as locked:
-        raise UserError(f"{file}: another program is writing it; wait for its end") from locked
+        raise UserError(f"{file}: another program is writing it; wait until it ends") from locked
     except OSError as damage:
         raise UserError(f"{file}: cannot be opened ({one_line(damage)})") from damage
     try:
-        reject_external_links(opened, inside, str(file))
-        group = opened.get(inside) if inside else opened
+        reject_external_links(opened, name, str(file))
+        group = opened.get(name) if name else opened
     except BaseException:
         opened.close()
         raise
     if not isinstance(group, h5py.Group):
         with closing(opened):
-            raise _no_group(StoreGroup(opened, str(file), opened.close), inside)
-    return StoreGroup(group, str(file / inside), opened.close)
+            raise _no_group(StoreGroup(opened, str(file), opened.close), name)
+    return StoreGroup(group, str(file / name), opened.close)
 
 
 def _open_zarr(directory: Path) -> StoreGroup:
@@ -128,81 +130,82 @@ def _open_zarr(directory: Path) -> StoreGroup:
     return StoreGroup(group, str(directory), lambda: None)
 
 
-def _open_remote(address: str) -> StoreGroup:
+def _open_remote(url: str) -> StoreGroup:
     from bigsvm.stores.remote import open_remote_store
 
-    store = open_remote_store(address)
+    store = open_remote_store(url)
     import zarr
 
     try:
-        # Version by version: asked for both at once, one failure would leave the other's behind.
+        # One format at a time: asked for both, Zarr would leave one request pending if the other
+        # fails.
         try:
             group = zarr.open_group(store, mode="r", zarr_format=3)
         except FileNotFoundError:
             group = zarr.open_group(store, mode="r", zarr_format=2)
     except FileNotFoundError as missing:
         raise UserError(
-            f"{address}: there is no Zarr group; check the address, and that the copy is complete"
+            f"{url}: there is no Zarr group; check the URL, and that the copy is complete"
         ) from missing
     except Unreachable:
         raise
     except (OSError, ValueError, KeyError) as problem:
         raise UserError(
-            f"{address}: cannot be opened as a Zarr group ({one_line(problem)})"
+            f"{url}: cannot be opened as a Zarr group ({one_line(problem)})"
         ) from problem
-    return StoreGroup(group, address.rstrip("/"), store.close, remote=True)
+    return StoreGroup(group, url.rstrip("/"), store.close, remote=True)
 
 
-def _no_group(place: StoreGroup, inside: str) -> UserError:
-    return UserError(f"{place.path}: there is no group {inside!r} in it{_what_it_has(place)}")
+def _no_group(group: StoreGroup, name: str) -> UserError:
+    return UserError(f"{group.path}: there is no group {name!r} in it{_contents(group)}")
 
 
-def _what_it_has(place: StoreGroup) -> str:
-    with warnings.catch_warnings(), suppress(Exception):  # not every server lists what it has
-        warnings.simplefilter("ignore")  # of Zarr, at strangers' files: one line is enough
-        return f"; it has: {', '.join(place.names()) or 'nothing'}"
+def _contents(group: StoreGroup) -> str:
+    with warnings.catch_warnings(), suppress(Exception):  # not every server can list a group
+        warnings.simplefilter("ignore")  # Zarr warns about foreign files; the message is one line
+        return f"; it has: {', '.join(group.names()) or 'nothing'}"
     return ""
 
 
-def open_array(place: StoreGroup, name: str) -> Any:
-    """The array `name` in a group, if reading it runs no code and opens no file of others."""
+def open_array(group: StoreGroup, name: str) -> Any:
+    """Open the array `name`, provided that reading it runs no code and opens no other file."""
     with suppress(KeyError):
-        found = place[name]
+        found = group[name]
         if hasattr(found, "shape"):
-            where = f"{place.path}/{name}"
-            if place.is_zarr:
+            where = f"{group.path}/{name}"
+            if group.is_zarr:
                 check_codecs(found, where)
                 reject_symlinks(found, where)
             else:
                 reject_external_storage(found, where)
             return found
-    raise UserError(f"{place.path}: there is no array {name!r} in it{_what_it_has(place)}")
+    raise UserError(f"{group.path}: there is no array {name!r} in it{_contents(group)}")
 
 
-def read_attributes(place: StoreGroup) -> dict[str, Any]:
-    """The attributes that `prepare` has written to a group; of other arrays none is looked at.
+def read_attributes(group: StoreGroup) -> dict[str, Any]:
+    """The attributes that `prepare` wrote to a group; empty for groups of any other origin.
 
-    HDF5 has no lists of mixed things, so there they are JSON text.
+    HDF5 attributes cannot hold lists of mixed types, so these are stored as JSON text.
     """
-    if not _are_ours(place.group.attrs):
+    if not _from_prepare(group.handle.attrs):
         return {}
-    about = dict(place.group.attrs)
+    about = dict(group.handle.attrs)
     mixed = ("classes", "feature_names", "files", "parts", "scaling", "prepare", REST_IS_A_LABEL)
     for key in mixed:
         if isinstance(about.get(key), str):
             about[key] = json.loads(about[key])
     if CHECKSUM_KEY in about and about[CHECKSUM_KEY] != attributes_checksum(about):
         raise UserError(
-            f"{place.path}: its attributes are not what was written; the store is damaged, make "
+            f"{group.path}: its attributes are not what was written; the store is damaged, make "
             "it again"
         )
     return about
 
 
-def _are_ours(found: Mapping[str, Any]) -> bool:
-    """Whether attributes are those of `prepare`: names such as `classes` and `scaling` are common.
+def _from_prepare(found: Mapping[str, Any]) -> bool:
+    """Whether `prepare` wrote the attributes: names such as `classes` and `scaling` are common.
 
-    The seal tells. Where it is lost, or from before there was one, the fingerprint does.
+    The checksum shows it; in stores that have none, the fingerprint does.
     """
     if CHECKSUM_KEY in found:
         return True
@@ -211,22 +214,25 @@ def _are_ours(found: Mapping[str, Any]) -> bool:
 
 
 def attributes_checksum(about: Mapping[str, Any]) -> str:
-    """A checksum of the attributes that `prepare` writes; others may be added."""
+    """A checksum of the attributes that `prepare` writes; users may add others."""
     written = {key: about.get(key) for key in CHECKSUMMED}
     return hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
 def wrap_read_errors(where: str) -> Iterator[None]:
-    """Blame the store at `where` for whatever goes wrong inside."""
+    """Turn any error in the block into a UserError that names the store at `where`.
+
+    Zarr and h5py raise errors of many types on corrupt data and metadata. Errors of the machine
+    are passed on.
+    """
     try:
         yield
     except (UserError, Unreachable):
         raise
     except Exception as damage:
-        if isinstance(damage, MemoryError) or getattr(damage, "errno", None) in _OF_THE_MACHINE:
+        if isinstance(damage, MemoryError) or getattr(damage, "errno", None) in _MACHINE_ERRORS:
             raise
-        # Zarr and h5py raise errors of many kinds at metadata that make no sense.
         raise UserError(
             f"{where}: cannot be read ({one_line(damage)}); the store is damaged, make it again"
         ) from damage

@@ -1,4 +1,4 @@
-"""The labels beside the rows of a data set, as codes of its classes."""
+"""The labels of a data set, as class codes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from bigsvm.core.labels import (
 )
 from bigsvm.stores.group import wrap_read_errors
 
-LABELS_AT_A_TIME = 2**20
-# What a prepared store of more than two classes says of itself; those of two say nothing.
+LABELS_PER_READ = 2**20
+# The format attribute of a prepared store with more than two classes; with two there is none.
 FORMAT_KEY, MULTICLASS_FORMAT = "bigsvm_format", "bigsvm store 2"
 
 
@@ -32,27 +32,27 @@ class StoredLabels:
     Parameters
     ----------
     y : array or None
-        Any that reads when it is sliced: (n,) or (n, 1); None where it is opened without labels.
+        (n,) or (n, 1), read when it is sliced; None if the data set is opened without labels.
     n : int
         Number of rows.
     where : str
         For messages.
-    stored : tuple of labels, optional
-        Of a prepared store: `y` holds the codes of these classes. Otherwise it holds labels.
+    recorded : tuple of labels, optional
+        The classes of a prepared store, whose `y` holds class codes. Otherwise `y` holds labels.
     """
 
-    def __init__(self, y: Any | None, n: int, where: str, stored: Classes | None) -> None:
+    def __init__(self, y: Any | None, n: int, where: str, recorded: Classes | None) -> None:
         self._y = y
         self._n = n
         self._where = where
         self._all: np.ndarray | None = None
-        self._stored = stored
-        self._classes = stored
-        self._made_of_stored: np.ndarray | None = None  # the code of each class that is stored
+        self._recorded = recorded
+        self._classes = recorded
+        self._recoded: np.ndarray | None = None  # the code for each recorded class, if it differs
 
     @property
-    def there(self) -> bool:
-        """Whether there are any."""
+    def present(self) -> bool:
+        """Whether the data set was opened with labels."""
         return self._y is not None
 
     @property
@@ -62,14 +62,14 @@ class StoredLabels:
             raise UserError(f"{self._where}: was opened without labels")
         return self._classes
 
-    def settle(self, positive: Label | None, classes: Classes | None) -> None:
-        """Settle which original label has which code: as in `classes`, or else find them."""
-        if self._stored is not None:
+    def resolve_classes(self, positive: Label | None, classes: Classes | None) -> None:
+        """Decide which label has which code: by `classes`, or else by the labels found."""
+        if self._recorded is not None:
             if positive is not None and classes is None:
-                classes = choose_classes(self._stored, positive, self._where)
+                classes = choose_classes(self._recorded, positive, self._where)
             if classes is not None:
                 self._classes = classes
-                self._made_of_stored = self._codes_made_of_stored(self._stored, classes)
+                self._recoded = self._codes_for_recorded(self._recorded, classes)
             return
         if classes is None:
             values: set[Label] = set()
@@ -78,34 +78,34 @@ class StoredLabels:
             classes = choose_classes(values, positive, self._where, self._n)
         self._classes = classes
         for start, stop in self._spans():
-            self.codes(start, stop)  # a label of no class is better known now
+            self.codes(start, stop)  # report a label of no class now rather than later
 
     def all(self) -> np.ndarray:
-        """The codes of all rows, (n,), read once; the array is shared, so it is read-only."""
+        """The codes of all rows, (n,), read once; shared, and therefore read-only."""
         if self._all is None:
             self._all = np.concatenate([self.codes(*span) for span in self._spans()])
             self._all.setflags(write=False)
         return self._all
 
     def codes(self, start: int, stop: int) -> np.ndarray:
-        """The codes of rows start to stop, read now and not kept."""
+        """The codes of rows start to stop; read now and not kept."""
         if self._y is None:
             raise UserError(f"{self._where}: was opened without labels")
-        if self._stored is None:
+        if self._recorded is None:
             return encode_labels(self._read(start, stop), self.classes, self._where)
-        codes = self._codes_of_stored(self._stored, start, stop)
-        if self._made_of_stored is None:
+        codes = self._read_recorded(self._recorded, start, stop)
+        if self._recoded is None:
             return codes
-        return self._made_of_stored[np.searchsorted(class_codes(self._stored), codes)]
+        return self._recoded[np.searchsorted(class_codes(self._recorded), codes)]
 
-    def as_written(self) -> Iterator[np.ndarray]:
-        """The codes of a prepared store as they were written, many rows at a time."""
-        assert self._stored is not None
+    def recorded_codes(self) -> Iterator[np.ndarray]:
+        """Yield the codes of a prepared store as they were written, many rows at a time."""
+        assert self._recorded is not None
         for start, stop in self._spans():
-            yield self._codes_of_stored(self._stored, start, stop)
+            yield self._read_recorded(self._recorded, start, stop)
 
-    def _codes_of_stored(self, stored: Classes, start: int, stop: int) -> np.ndarray:
-        known = class_codes(stored)
+    def _read_recorded(self, recorded: Classes, start: int, stop: int) -> np.ndarray:
+        known = class_codes(recorded)
         found = self._read(start, stop)
         codes = np.asarray(found, dtype=known.dtype)
         if wrong := np.flatnonzero(~np.isin(found, known)).tolist():
@@ -116,17 +116,17 @@ class StoredLabels:
             )
         return codes
 
-    def _codes_made_of_stored(self, stored: Classes, classes: Classes) -> np.ndarray:
+    def _codes_for_recorded(self, recorded: Classes, classes: Classes) -> np.ndarray:
         try:
-            if has_rest(stored) and set(stored) != set(classes):
-                raise UserError("nobody knows what is in that rest")
-            places = [class_index(label, classes, self._where) for label in stored]
-        except UserError as stranger:
+            if has_rest(recorded) and set(recorded) != set(classes):
+                raise UserError("the labels behind the rest are not recorded")
+            indices = [class_index(label, classes, self._where) for label in recorded]
+        except UserError as mismatch:
             raise UserError(
-                f"{self._where}: its classes {stored} are not {classes}, those of the "
+                f"{self._where}: its classes {recorded} are not {classes}, those of the "
                 "model; choose data with the same classes"
-            ) from stranger
-        return class_codes(classes)[places]
+            ) from mismatch
+        return class_codes(classes)[indices]
 
     def _read(self, start: int, stop: int) -> np.ndarray:
         assert self._y is not None
@@ -134,12 +134,12 @@ class StoredLabels:
             return np.asarray(self._y[start:stop]).reshape(-1)
 
     def _spans(self) -> Iterator[tuple[int, int]]:
-        for start in range(0, self._n, LABELS_AT_A_TIME):
-            yield start, min(start + LABELS_AT_A_TIME, self._n)
+        for start in range(0, self._n, LABELS_PER_READ):
+            yield start, min(start + LABELS_PER_READ, self._n)
 
 
 def recorded_classes(about: Mapping[str, Any], where: str) -> Classes:
-    """The classes of a prepared store, by its attributes."""
+    """The classes that `prepare` recorded in the attributes of a store."""
     classes = classes_from_json(about)
     if len(classes) < 2:
         raise ValueError(f"classes {classes}")

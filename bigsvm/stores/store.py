@@ -1,4 +1,4 @@
-"""A data set on disk, Zarr or HDF5, read a span of rows at a time."""
+"""A data set on disk, Zarr or HDF5, read one span of rows at a time."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from bigsvm.stores.group import (
 from bigsvm.stores.labels import StoredLabels, recorded_classes
 from bigsvm.stores.rows import StoredRows
 
-_REQUESTS = 32  # to a server at a time
+_MAX_REQUESTS = 32  # concurrent requests to a server
 MAPPING_KEYS = ("path", "x", "y", "positive")
-# The array of weights that `prepare` writes, and what tells whether they are still those.
+# The array of weights that `prepare` writes, and the attribute with their digest.
 WEIGHT, WEIGHT_DIGEST = "weight", "weight_digest"
 
 
@@ -38,15 +38,15 @@ class Dataset(StoredRows):
     Attributes
     ----------
     scaling, feature_names, source, files, prepare_options, parts, recorded_fingerprint
-        As `prepare` recorded them; None or empty in arrays of the user's own.
+        As `prepare` recorded them; None or empty for arrays of the user's own.
     """
 
     def __init__(
-        self, place: StoreGroup, x: Any, y: Any | None, about: Mapping[str, Any], where: str
+        self, group: StoreGroup, x: Any, y: Any | None, about: Mapping[str, Any], where: str
     ) -> None:
         prepared = "fingerprint" in about and "classes" in about
-        super().__init__(x, where, remote=place.remote, prepared=prepared)
-        self._place = place
+        super().__init__(x, where, remote=group.remote, prepared=prepared)
+        self._group = group
         self.recorded_fingerprint: str | None = about.get("fingerprint") if prepared else None
         self._weight_digest: str | None = about.get(WEIGHT_DIGEST)
         self.feature_names: list[str] | None = about.get("feature_names") if prepared else None
@@ -56,57 +56,55 @@ class Dataset(StoredRows):
         self.prepare_options: dict[str, Any] = about.get("prepare") or {}
         scaling = about.get("scaling")
         self.scaling: Scaling | None = Scaling.from_json(scaling) if scaling else None
-        stored = recorded_classes(about, where) if prepared else None
-        self._labels = StoredLabels(y, self.n, where, stored)
+        recorded = recorded_classes(about, where) if prepared else None
+        self._labels = StoredLabels(y, self.n, where, recorded)
         self._arrays = {"rows": x} if y is None else {"rows": x, "labels": y}
 
     @property
     def classes(self) -> Classes:
-        """The original labels: of -1 and of +1, or where there are more, of 0, 1, 2, ..."""
+        """The original labels in the order of their codes: -1 and +1, or 0, 1, 2, ..."""
         return self._labels.classes
 
     @property
     def has_labels(self) -> bool:
         """Whether it was opened with labels."""
-        return self._labels.there
+        return self._labels.present
 
     @property
     def has_weights(self) -> bool:
-        """Whether `prepare` has stored a weight for each row."""
+        """Whether `prepare` stored a weight for each row."""
         return self._weight_digest is not None
 
     @property
     def n_features(self) -> int:
-        """d, by the name a model has for it."""
+        """d, under the name that models use."""
         return self.d
 
     def labels(self) -> np.ndarray:
-        """All labels as (n,) codes: -1 and +1 (int8), or of more than two classes 0, 1, 2, ...
+        """All labels as (n,) class codes: -1 and +1 (int8), or 0, 1, 2, ... for more classes.
 
-        The array is shared, so it is read-only.
+        The array is shared, and therefore read-only.
         """
         return self._labels.all()
 
     def codes(self, start: int, stop: int) -> np.ndarray:
-        """The codes of the classes of rows start to stop, read now and not kept."""
+        """The class codes of rows start to stop; read now and not kept."""
         return self._labels.codes(start, stop)
 
     def recorded_codes(self) -> Iterator[np.ndarray]:
-        """The codes that `prepare` wrote, many rows at a time."""
-        return self._labels.as_written()
+        """Yield the codes that `prepare` wrote, many rows at a time."""
+        return self._labels.recorded_codes()
 
-    def numbers(self, name: str) -> np.ndarray:
-        """All of the array `name` beside the rows, (n,) numbers: weights, for instance."""
-        found = open_array(self._place, name)
-        if (
-            tuple(found.shape) not in ((self.n,), (self.n, 1))
-            or found.dtype.kind not in NUMERIC_KINDS
-        ):
+    def read_vector(self, name: str) -> np.ndarray:
+        """Read the whole array `name` that holds one number for each row, such as weights."""
+        found = open_array(self._group, name)
+        one_per_row = tuple(found.shape) in ((self.n,), (self.n, 1))
+        if not one_per_row or found.dtype.kind not in NUMERIC_KINDS:
             raise UserError(
-                f"{self._place.path}: {name} holds {found.dtype} of shape {tuple(found.shape)}; a "
+                f"{self._group.path}: {name} holds {found.dtype} of shape {tuple(found.shape)}; a "
                 f"number for each of the {self.n} rows is needed"
             )
-        with wrap_read_errors(f"{self._place.path}, {name}"):
+        with wrap_read_errors(f"{self._group.path}, {name}"):
             values = np.asarray(found[:]).reshape(-1)
         if name == WEIGHT and self._weight_digest not in (None, weights_digest(values)):
             raise UserError(
@@ -115,37 +113,30 @@ class Dataset(StoredRows):
         return values
 
     def missing_chunk_warnings(self) -> list[str]:
-        """A line for each array some chunks of which are not stored; see `missing_chunks`."""
+        """A line for each array with missing chunks; see `missing_chunks`."""
         if self.recorded_fingerprint is not None:
-            return []  # it is checked against what was written
+            return []  # the content is checked against the fingerprint
         lines = []
         for what, found in self._arrays.items():
             with wrap_read_errors(self.path):
-                absent, expected = missing_chunks(found)
-            if absent:
+                missing, expected = missing_chunks(found)
+            if missing:
                 lines.append(
-                    f"{self.path}: {absent:,} of {expected:,} chunks of the {what} are absent and "
-                    f"are read as {_fill_value(found)}; check that the copy is complete"
+                    f"{self.path}: {missing:,} of {expected:,} chunks of the {what} are missing "
+                    f"and are read as {_fill_value(found)}; check that the copy is complete"
                 )
         return lines
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.release_file()
-        self._place.close()
+        self._group.close()
 
     def __enter__(self) -> Dataset:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _fill_value(array: Any) -> Any:
-    value = getattr(array, "fill_value", None)
-    if value is None:
-        value = getattr(array, "fillvalue", None)  # as HDF5 calls it
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def open_dataset(
@@ -160,20 +151,20 @@ def open_dataset(
     Parameters
     ----------
     spec : path or mapping
-        A store ("s.zarr", "s.h5"), a group in one ("s.zarr/train", "s.h5/train"), the address of a
-        Zarr store or group ("s3://bucket/s.zarr/train"), or a mapping for arrays of the user's own:
+        A store ("s.zarr", "s.h5"), a group in one ("s.zarr/train", "s.h5/train"), the URL of a Zarr
+        store or group ("s3://bucket/s.zarr/train"), or a mapping for arrays of the user's own:
         ``{path: mine.h5, x: features, y: labels, positive: 1}``.
     part : str
-        The sub-group to use where the opened group has no arrays itself.
+        The subgroup to use if the opened group has no arrays itself.
     classes : tuple of labels, optional
-        Map labels to these (a test set to the classes of a model) instead of finding them.
+        Encode the labels by these classes, such as those of a model, instead of finding classes.
     with_labels : bool
-        Without, `y` need not exist and only the rows can be read.
+        If False, `y` need not exist and only the rows can be read.
 
     Returns
     -------
     Dataset
-        To be closed again, or used in a `with` block.
+        Close it after use, or use it in a `with` block.
     """
     options: dict[str, Any] = dict(spec) if isinstance(spec, Mapping) else {"path": spec}
     for key in options:
@@ -195,86 +186,97 @@ def _open(
     classes: Classes | None,
     with_labels: bool,
 ) -> Dataset:
-    place = open_group(options["path"])
+    group = open_group(options["path"])
     try:
-        if names[0] not in place and part in place:
-            place = place.inside(part)
-        x = open_array(place, names[0])
+        if names[0] not in group and part in group:
+            group = group.subgroup(part)
+        x = open_array(group, names[0])
         if x.ndim != 2:
-            raise UserError(f"{place.path}: {names[0]} has shape {x.shape}, not (rows, features)")
+            raise UserError(f"{group.path}: {names[0]} has shape {x.shape}, not (rows, features)")
         if 0 in x.shape:
-            raise UserError(f"{place.path}: {names[0]} is empty, its shape is {x.shape}")
+            raise UserError(f"{group.path}: {names[0]} is empty, its shape is {x.shape}")
         if x.dtype.kind not in NUMERIC_KINDS:
-            raise UserError(f"{place.path}: {names[0]} holds {x.dtype}, not real numbers")
-        y = open_array(place, names[1]) if with_labels else None
+            raise UserError(f"{group.path}: {names[0]} holds {x.dtype}, not real numbers")
+        y = open_array(group, names[1]) if with_labels else None
         if y is not None and y.dtype.kind not in NUMERIC_KINDS and not is_text(y):
-            raise UserError(f"{place.path}: {names[1]} holds {y.dtype}; labels are numbers or text")
+            raise UserError(f"{group.path}: {names[1]} holds {y.dtype}; labels are numbers or text")
         if y is not None and tuple(y.shape) not in ((x.shape[0],), (x.shape[0], 1)):
             raise UserError(
-                f"{place.path}: {names[1]} has shape {y.shape} where {names[0]} has "
-                f"{x.shape[0]} rows; a label a row is needed"
+                f"{group.path}: {names[1]} has shape {y.shape} where {names[0]} has "
+                f"{x.shape[0]} rows; one label per row is needed"
             )
-        usual = names == ("X", "y")
-        where = place.path if usual else f"{place.path}/{names[0]}"
-        dataset = Dataset(place, x, y, read_attributes(place) if usual else {}, where)
+        default_names = names == ("X", "y")
+        where = group.path if default_names else f"{group.path}/{names[0]}"
+        dataset = Dataset(group, x, y, read_attributes(group) if default_names else {}, where)
         if with_labels:
-            dataset._labels.settle(options.get("positive"), classes)
+            dataset._labels.resolve_classes(options.get("positive"), classes)
         return dataset
     except BaseException:
-        place.close()
+        group.close()
         raise
 
 
 def part_to_predict(spec: Mapping[str, Any]) -> str:
-    """The part of a store to predict where none is named: test, or else train."""
+    """The part of a store to predict if none is named: `test` if it exists, else `train`."""
     with wrap_read_errors(str(spec["path"])):
-        place = open_group(spec["path"])
+        group = open_group(spec["path"])
         try:
-            return "test" if "test" in place else "train"
+            return "test" if "test" in group else "train"
         finally:
-            place.close()
+            group.close()
 
 
 def missing_chunks(array: Any) -> tuple[int, int]:
-    """How many chunks of an array are not there, and how many it should have."""
+    """How many chunks of an array are not stored, and how many it should have.
+
+    Both formats silently read a missing chunk as the fill value. That is how they omit chunks of
+    zeros, but a chunk that was lost in copying looks the same. `prepare` writes every chunk.
+    """
     if hasattr(array, "metadata"):
-        return _in_zarr(array)
+        return _missing_in_zarr(array)
     if array.chunks is None or array.is_virtual:
         return 0, 1
-    expected = math.prod(_steps(array.shape, array.chunks))
+    expected = math.prod(_grid(array.shape, array.chunks))
     return expected - array.id.get_num_chunks(), expected
 
 
-def _in_zarr(array: Any) -> tuple[int, int]:
+def _missing_in_zarr(array: Any) -> tuple[int, int]:
     from zarr.core.sync import sync
     from zarr.storage import LocalStore
 
-    # Of a sharded array this is the grid of its shards: those are the files.
-    steps = _steps(array.shape, array.metadata.chunk_grid.chunk_shape)
+    # For a sharded array this is the grid of its shards, which are the files.
+    grid = _grid(array.shape, array.metadata.chunk_grid.chunk_shape)
     key = array.metadata.encode_chunk_key
-    places = product(*map(range, steps))
+    chunks = product(*map(range, grid))
     if isinstance(array.store, LocalStore):
         folder = Path(array.store.root) / array.path
-        present = sum((folder / key(place)).exists() for place in places)
+        present = sum((folder / key(chunk)).exists() for chunk in chunks)
     else:
-        # Not every server lists what it has, so that it is asked for each: far less than what
-        # reading them takes.
-        folder_key = f"{array.path}/" if array.path else ""
-        present = sync(_count(array.store, [folder_key + key(place) for place in places]))
-    expected = math.prod(steps)
+        # Not every server can list its contents, so each chunk is asked for: far less work than
+        # reading them.
+        prefix = f"{array.path}/" if array.path else ""
+        present = sync(_count_keys(array.store, [prefix + key(chunk) for chunk in chunks]))
+    expected = math.prod(grid)
     return expected - present, expected
 
 
-async def _count(store: Any, keys: list[str]) -> int:
-    """How many of the keys are there."""
-    asking = asyncio.Semaphore(_REQUESTS)
+async def _count_keys(store: Any, keys: list[str]) -> int:
+    """How many of the keys exist."""
+    limit = asyncio.Semaphore(_MAX_REQUESTS)
 
-    async def is_there(key: str) -> bool:
-        async with asking:
+    async def exists(key: str) -> bool:
+        async with limit:
             return bool(await store.exists(key))
 
-    return sum(await asyncio.gather(*map(is_there, keys)))
+    return sum(await asyncio.gather(*map(exists, keys)))
 
 
-def _steps(shape: tuple[int, ...], chunks: tuple[int, ...]) -> list[int]:
+def _grid(shape: tuple[int, ...], chunks: tuple[int, ...]) -> list[int]:
     return [-(-size // step) for size, step in zip(shape, chunks, strict=True)]
+
+
+def _fill_value(array: Any) -> Any:
+    value = getattr(array, "fill_value", None)
+    if value is None:
+        value = getattr(array, "fillvalue", None)  # the HDF5 name
+    return value.item() if isinstance(value, np.generic) else value

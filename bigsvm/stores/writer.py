@@ -1,4 +1,4 @@
-"""Writing a data set so that it appears whole under its path, or not at all."""
+"""Writing a data set atomically: it appears under its path complete, or not at all."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ COMPRESSIONS = ("zstd", "none")
 
 @dataclass(frozen=True)
 class StoreMetadata:
-    """What a store tells about its data besides the data."""
+    """What a store records about its data."""
 
     classes: Classes
     scaling: Scaling | None = None
     feature_names: list[str] | None = None
     source: str = ""
     files: Mapping[str, str] = field(default_factory=dict)  # part -> SHA-256 of the raw file
-    prepare: Mapping[str, Any] = field(default_factory=dict)  # the options, as a record
+    prepare: Mapping[str, Any] = field(default_factory=dict)  # the options it was made with
 
     def attributes(self) -> dict[str, Any]:
-        """As a group of the store has them."""
-        # Where there are two classes, stores are what they have been from the start.
+        """The attributes of a group of the store."""
+        # Stores of two classes keep the original format, which has no version attribute.
         version = {FORMAT_KEY: MULTICLASS_FORMAT} if len(self.classes) > 2 else {}
         return version | {
             **classes_to_json(self.classes),
@@ -57,8 +57,8 @@ class StoreMetadata:
 class StoreWriter:
     """Writes a Zarr (`*.zarr`) or HDF5 (`*.h5`, `*.hdf5`) store; use it in a `with` block.
 
-    The store is written to a hidden folder beside `path` and gets its name when the block ends
-    well and all rows have come; otherwise nothing is left.
+    The store is written to a staging directory beside `path` and is moved to `path` when the block
+    ends without error and all rows have been written; otherwise nothing is left behind.
 
     Parameters
     ----------
@@ -69,13 +69,13 @@ class StoreWriter:
         Number of features.
     about : StoreMetadata
     chunk_rows : int, optional
-        Rows in a chunk; default: as many as make 8 MiB.
+        Rows per chunk; default: as many as fit in 8 MiB.
     compression : {"zstd", "none"}, optional
         Default: zstd for Zarr, none for HDF5 (which has no zstd).
     overwrite : bool
-        Replace an existing store; otherwise that is an error.
+        Replace an existing store, which is an error otherwise.
     weighted : bool
-        There will be an array `weight` beside X and y.
+        Also write an array `weight`.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class StoreWriter:
         self._overwrite = overwrite
         self._compressed = check_target(path, compression, overwrite)
         self._cleanup = ExitStack()
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, _GroupWriter] = {}
 
     def __enter__(self) -> StoreWriter:
-        self._folder = self._cleanup.enter_context(staging_dir(self.path, PARTIAL))
-        self._unfinished = self._folder / self.path.name
+        self._staging = self._cleanup.enter_context(staging_dir(self.path, PARTIAL))
+        self._staged = self._staging / self.path.name
         try:
             self._create()
         except BaseException:
@@ -122,7 +122,7 @@ class StoreWriter:
                 for name, part in self._parts.items():
                     part.finish(name)
             if self._file is not None:
-                # After an error (a full disk, say) closing may fail, too; the first one counts.
+                # After an error such as a full disk, closing may fail too; report the first error.
                 with suppress(*([] if kind is None else [Exception])):
                     self._file.close()
             if kind is None:
@@ -131,7 +131,7 @@ class StoreWriter:
     def append(
         self, part: str, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None
     ) -> None:
-        """Write the next rows (m, d) float32, codes (m,) of the classes and weights of `part`."""
+        """Write the next rows (m, d) float32, class codes (m,) and weights (m,) of `part`."""
         self._parts[part].append(X, y, weight)
 
     def _create(self) -> None:
@@ -140,8 +140,8 @@ class StoreWriter:
         if self.path.suffix in HDF5_SUFFIXES:
             import h5py
 
-            root = self._file = h5py.File(self._unfinished, "w")
-            # HDF5 attributes know neither null nor lists of mixed things: JSON text instead.
+            root = self._file = h5py.File(self._staged, "w")
+            # HDF5 attributes have neither null nor lists of mixed types: use JSON text.
             attributes = {
                 key: value if isinstance(value, str) else json.dumps(value)
                 for key, value in attributes.items()
@@ -149,7 +149,7 @@ class StoreWriter:
         else:
             import zarr
 
-            root = zarr.create_group(self._unfinished, zarr_format=3)
+            root = zarr.create_group(self._staged, zarr_format=3)
         for name, n in self._rows.items():
             group = root.create_group(name)
             group.attrs.update(attributes)
@@ -161,7 +161,7 @@ class StoreWriter:
             if self._weighted:
                 chunks = (min(n, CHUNK_BYTES // 8),)
                 weight = self._create_array(group, WEIGHT, (n,), chunks, np.float64)
-            self._parts[name] = _Part(group, x, y, weight, chunk_rows, about)
+            self._parts[name] = _GroupWriter(group, x, y, weight, chunk_rows, about)
 
     def _create_array(
         self, group: Any, name: str, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: type
@@ -170,8 +170,8 @@ class StoreWriter:
             return group.create_dataset(name, shape=shape, chunks=chunks, dtype=dtype)
         from zarr.codecs import ZstdCodec
 
-        # Level -1 squeezes repetitions out like level 1, and leaves measured numbers as they are:
-        # those would become 7 % smaller, and every pass over them a fifth slower.
+        # Level -1 removes repetitions as well as level 1 does, but leaves measured numbers alone:
+        # compressing those saves 7 % of the size and makes every pass a fifth slower.
         compressors = [ZstdCodec(level=-1, checksum=True)] if self._compressed else None
         return group.create_array(
             name,
@@ -179,23 +179,23 @@ class StoreWriter:
             chunks=chunks,
             dtype=dtype,
             compressors=compressors,
-            # Zarr reads a lost chunk as the fill value: take one that no data set can hold.
-            fill_value=np.nan if issubclass(dtype, np.floating) else self._lost_label,
+            # Zarr reads a missing chunk as the fill value: use one that no data set can contain.
+            fill_value=np.nan if issubclass(dtype, np.floating) else self._missing_label,
             config={"write_empty_chunks": True},
         )
 
     @property
-    def _lost_label(self) -> int:
+    def _missing_label(self) -> int:
         return 0 if len(self._about.classes) == 2 else -1
 
     def _publish(self) -> None:
         if self.path.exists() and not self._overwrite:
-            raise UserError(f"{self.path}: another process has made it in the meantime")
-        publish(self._unfinished, self.path)
+            raise UserError(f"{self.path}: another process has created it in the meantime")
+        publish(self._staged, self.path)
 
 
-class _Part:
-    """One group on its way: gathers rows to whole chunks and hashes what it writes."""
+class _GroupWriter:
+    """Writes one group: collects rows into whole chunks and hashes what it writes."""
 
     def __init__(
         self, group: Any, x: Any, y: Any, weight: Any, chunk_rows: int, about: Mapping[str, Any]
@@ -216,7 +216,7 @@ class _Part:
             raise ValueError(f"{len(X)} rows, {len(y)} labels after {begin} rows of {self._n}")
         self._codes[begin : begin + len(y)] = y
         if (weight is None) != (self._weight is None):
-            raise ValueError("weights for all rows, or for none")
+            raise ValueError("weights are needed for all rows, or for none")
         if weight is not None:
             self._weights[begin : begin + len(y)] = weight
         taken = 0
@@ -251,9 +251,9 @@ class _Part:
 
 
 def check_target(path: Path, compression: str | None, overwrite: bool) -> bool:
-    """Refuse a store that cannot be written; return whether it will be compressed."""
+    """Reject a path that cannot be written; return whether the store will be compressed."""
     if path.suffix not in SUFFIXES:
-        raise UserError(f"{path}: name the store *.zarr, *.h5 or *.hdf5, which says its format")
+        raise UserError(f"{path}: the name of a store must end in .zarr, .h5 or .hdf5")
     if compression not in (None, *COMPRESSIONS):
         raise UserError(f"compression {compression!r} is not known; choose zstd or none")
     hdf5 = path.suffix in HDF5_SUFFIXES

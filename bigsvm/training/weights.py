@@ -125,7 +125,7 @@ def _read(key: str, name: str | None, dataset: Dataset) -> np.ndarray | None:
         where = f"{key} = {name}"
         values = _from_file(Path(name), where)
     else:
-        where, values = f"{dataset.path}/{name} ({key})", dataset.numbers(name)
+        where, values = f"{dataset.path}/{name} ({key})", dataset.read_vector(name)
     if len(values) != dataset.n:
         raise UserError(
             f"{where}: {len(values):,} weights, and the training set has {dataset.n:,} rows; a "

@@ -182,13 +182,11 @@ def load_everything() -> None:
     from bigsvm.solvers.column_cache import space_for_columns
     from bigsvm.solvers.exact import ExactSchedule
     from bigsvm.solvers.problem import Problem
-    from bigsvm.stores.checksum import checksum
 
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(60, 3)).astype(np.float32)
     signs = np.where(rows[:, 0] + generator.normal(size=60) > 0, 1, -1).astype(np.int8)
     signs.setflags(write=False)  # as those of a store are: compiled code tells them apart
-    checksum(rows)
     for name in KERNELS:
         kernel = Kernel(name, 0.5, 1.0, 2)
         warm_up(kernel)

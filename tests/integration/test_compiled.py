@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bigsvm.core import compiled
-from bigsvm.stores.checksum import _add, checksum
+from bigsvm.readers.labels import _gather
 from tests.support.trainings import REPOSITORY
 
 # What each of them imports once it is at work.
@@ -102,12 +102,12 @@ def test_a_folder_that_is_not_private_is_not_used(
     else:
         private.symlink_to(elsewhere)
     program = (
-        "import numpy as np; from bigsvm.stores.checksum import checksum;"
-        "print(checksum(np.ones((2, 2), np.float32)))"
+        "import numpy as np; from bigsvm.readers.labels import _gather;"
+        "print(_gather(np.ones(2, np.uint8), np.array([[0, 2]]), 2).sum())"
     )
     said = run(installed, tmp_path, "-c", program)
     assert "every start compiles anew" in said["err"] and said["err"].count("\n") == 1
-    assert said["out"].strip().isdecimal()
+    assert said["out"] == "2\n"
     assert not any(elsewhere.iterdir())
     assert planted != "open to others" or not any(private.iterdir())
 
@@ -122,33 +122,35 @@ def test_a_named_folder_is_used_and_nothing_is_said(installed: Path, tmp_path: P
 def test_a_full_disk_at_the_cache_ends_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    checksum(np.ones((1, 1), np.float32))
+    _gather(np.ones(2, np.uint8), np.array([[0, 2]]), 2)
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     compiled._say.cache_clear()
     # Not what writes the file: of code that was loaded there is nothing to be written again.
-    monkeypatch.setattr(_add._cache, "_save_overload", full)
+    monkeypatch.setattr(_gather._cache, "_save_overload", full)
     for _ in range(2):
-        _add._cache.save_overload(_add.signatures[0], next(iter(_add.overloads.values())))
+        _gather._cache.save_overload(_gather.signatures[0], next(iter(_gather.overloads.values())))
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "No space left" in said and "NUMBA_CACHE_DIR" in said
 
 
 def test_a_torn_cache_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    _gather(np.ones(2, np.uint8), np.array([[0, 2]]), 2)
+
     def torn(*_: object) -> None:
         raise EOFError("Ran out of input")
 
-    monkeypatch.setattr(_add._cache._cache_file, "load", torn)
-    assert _add._cache.load_overload(_add.signatures[0], _add.targetctx) is None
+    monkeypatch.setattr(_gather._cache._cache_file, "load", torn)
+    assert _gather._cache.load_overload(_gather.signatures[0], _gather.targetctx) is None
 
 
 def test_functions_of_others_are_cached_as_before() -> None:
     from numba.core import caching, dispatcher
 
     assert type(dispatcher.FunctionCache(test_a_torn_cache_is_made_again)) is caching.FunctionCache
-    assert type(_add._cache) is compiled._Cache
+    assert type(_gather._cache) is compiled._Cache
 
 
 def test_no_home_and_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

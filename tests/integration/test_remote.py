@@ -147,7 +147,7 @@ def test_chunks_are_asked_for_several_at_once(run: Run, well_behaved: S3Server) 
         ("data.test=s3://nothing-there/t.zarr", {}, "there is no bucket 'nothing-there'"),
         ("run.dir=null", NOBODY, "access was refused (403); check the credentials"),
         ("run.dir=null", dict.fromkeys(NOBODY, ""), "no credentials in the environment"),
-        (f"data.train=s3://{BUCKET}/store.h5", {}, "HDF5 is read from the disks of this machine"),
+        (f"data.train=s3://{BUCKET}/store.h5", {}, "HDF5 is read from local disks only"),
         ("data.train=s4://data/store.zarr", {}, "Protocol not known: s4"),
         ("data.source=synthetic", {}, "the store is made on this machine"),
     ],
@@ -170,7 +170,7 @@ def test_a_server_that_stays_away_is_told_in_one_line(
 ) -> None:
     nobody_there = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"}
     done = run(command(config_file, tmp_path / "run"), 1, **nobody_there)
-    assert "no proper answer in 2 tries" in one_line(done)
+    assert "no proper answer in 2 attempts" in one_line(done)
 
 
 def test_a_missing_extra_is_named(

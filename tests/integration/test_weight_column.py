@@ -56,7 +56,7 @@ def test_a_weight_stays_with_its_row(
     for part, n in (("train", 149), ("test", 50)):
         with open_dataset(tmp_path / store, part) as data:
             assert (data.n, data.d, data.feature_names) == (n, 3, names)
-            np.testing.assert_array_equal(data.numbers("weight"), data.read(0, n)[:, 0] / 8)
+            np.testing.assert_array_equal(data.read_vector("weight"), data.read(0, n)[:, 0] / 8)
     facts = inspect(tmp_path / store / "train")
     assert 0 <= facts["weight"]["smallest"] < 2 and 23 < facts["weight"]["largest"] < 25
 
@@ -161,4 +161,4 @@ def test_weights_that_were_changed_are_noticed(table: pd.DataFrame, tmp_path: Pa
         open_dataset(tmp_path / "s.h5") as data,
         pytest.raises(UserError, match="weight is not what was written"),
     ):
-        data.numbers("weight")
+        data.read_vector("weight")

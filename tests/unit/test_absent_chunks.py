@@ -37,7 +37,7 @@ def test_a_lost_chunk_is_counted(version: int, tmp_path: Path) -> None:
     assert open_dataset(path).missing_chunk_warnings() == []
     lose(path, "X")
     [line] = open_dataset(path).missing_chunk_warnings()
-    assert "1 of 5 chunks of the rows are absent and are read as 0.0" in line
+    assert "1 of 5 chunks of the rows are missing and are read as 0.0" in line
     assert open_dataset(path, with_labels=False).missing_chunk_warnings() == [line]
 
 
@@ -64,7 +64,7 @@ def test_a_chunk_lost_from_a_remote_store_is_counted(folder: str, tmp_path: Path
     there.rm(f"{address}/X/c/3/0")
     with open_dataset(address) as torn:
         [line] = torn.missing_chunk_warnings()
-    assert line.startswith(address) and "1 of 5 chunks of the rows are absent" in line
+    assert line.startswith(address) and "1 of 5 chunks of the rows are missing" in line
 
 
 def test_chunks_that_were_never_written_to_hdf5(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_every_command_says_so(
     assert cli.main([command, *map(str, arguments[command])]) == 0
     said = capsys.readouterr()
     once = 2 if command == "train" else 1  # the training set, and the test set
-    assert (said.out + said.err).count("1 of 5 chunks of the rows are absent") == once
+    assert (said.out + said.err).count("1 of 5 chunks of the rows are missing") == once
 
 
 def test_the_estimator_warns(tmp_path: Path) -> None:

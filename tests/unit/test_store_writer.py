@@ -60,7 +60,7 @@ def test_overwrite_spares_what_is_no_store(tmp_path: Path) -> None:
 
 def test_targets_that_cannot_be_written(tmp_path: Path) -> None:
     for path, options, message in (
-        (tmp_path / "s.npy", {}, r"name the store \*.zarr"),
+        (tmp_path / "s.npy", {}, r"must end in .zarr, .h5 or .hdf5"),
         (tmp_path / "no/such/s.zarr", {}, "there is no folder"),
         (tmp_path / "s.h5", {"compression": "zstd"}, "HDF5 has no zstd"),
         (tmp_path / "s.zarr", {"compression": "lzma"}, "'lzma' is not known"),
