@@ -111,7 +111,7 @@ def evaluate_snapshots(
     progress : callable
         Called with (what is being done, how much is done, how much in all).
     warn : callable, optional
-        Called with a line for each array of the test set some chunks of which are absent.
+        Called with a line for each array of the test set with missing chunks.
 
     Returns
     -------

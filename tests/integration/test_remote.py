@@ -206,7 +206,7 @@ def test_chunks_absent_from_arrays_of_ones_own_are_told(
     well_behaved.upload(tmp_path / "own.zarr", "own.zarr")
     well_behaved.misbehave("unavailable", 5)
     own = f"s3://{BUCKET}/own.zarr"
-    told = f"warning: {own}: 1 of 3 chunks of the rows are absent and are read as 0.0"
+    told = f"warning: {own}: 1 of 3 chunks of the rows are missing and are read as 0.0"
     done = run(command(config_file, tmp_path / "run", f"data.train={own}", "data.test=null"))
     assert done.stderr.count(told) == 1
     assert run(module("bigsvm.evaluate", tmp_path / "run", "--test", own)).stderr.count(told) == 1
