@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,6 +18,7 @@ from bigsvm.core.messages import format_duration, one_line
 if TYPE_CHECKING:
     from distributed import Client, Security
 
+ALLOWED = "BIGSVM_ALLOWED_CLUSTERS"  # addresses; "none" for no scheduler at all
 _CONNECT_SECONDS = 10.0
 _WRITING_SECONDS = 3.0
 _STARTS = 3
@@ -62,6 +64,7 @@ def connect(
             if config.kind == "scheduler_file":
                 path = Path(config.scheduler_file or "")
                 place = _address_in(path, config.wait_limit, say, interrupted)
+            _check_allowed(place)
         try:
             client = Client(
                 place, security=security, timeout=_CONNECT_SECONDS, set_as_default=False
@@ -76,6 +79,27 @@ def connect(
         cluster = Cluster(client, config.wait_limit, say, interrupted, revive)
         cluster.wait_for(config.workers or 1)
         yield cluster
+
+
+def _check_allowed(address: str) -> None:
+    """Refuse a scheduler that the environment does not name, where it names any.
+
+    What a scheduler answers is unpickled, so that it can run code here. A config of one's own says
+    by itself that it is trusted; that of a stranger does not.
+    """
+    allowed = os.environ.get(ALLOWED)
+    if allowed is None:
+        return
+    named = {_with_protocol(entry.strip()) for entry in allowed.split(",")}
+    if _with_protocol(address) not in named:
+        raise UserError(
+            f"cluster: the scheduler at {address} is not among those of {ALLOWED}={allowed}; it "
+            "could run code here, so add it only if you trust it"
+        )
+
+
+def _with_protocol(address: str) -> str:
+    return address if "://" in address else f"tcp://{address}"
 
 
 def _local_cluster(
