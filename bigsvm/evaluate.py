@@ -13,6 +13,7 @@ from bigsvm import cli
 from bigsvm.core.errors import TrainerGone, UserError
 from bigsvm.core.progress import Progress, no_progress
 from bigsvm.core.yaml_dialect import read_yaml
+from bigsvm.models.curves import write_curves
 from bigsvm.models.evaluation import (
     HEADING,
     Confusion,
@@ -52,6 +53,7 @@ class Run:
         """The files that are made of the rows."""
         names = ["evaluation.csv", "evolution.png"]
         names += ["confusion.csv"] if self.confusion is not None else []
+        names += ["curves.csv", "curves.png"] if self._rows and self.rows[-1].curves else []
         return [self.folder / name for name in names]
 
     @property
@@ -61,7 +63,7 @@ class Run:
 
     @property
     def confusion(self) -> Confusion | None:
-        """Of the latest model, where there are more than two classes."""
+        """Of the latest model."""
         return self.rows[-1].confusion if self._rows else None
 
     def evaluate_new(self, progress: Progress = no_progress) -> list[Row]:
@@ -80,6 +82,8 @@ class Run:
         write_csv(self.folder / "evaluation.csv", self.rows)
         if self.confusion is not None:
             write_confusion(self.folder / "confusion.csv", self.confusion)
+        if self.rows[-1].curves is not None:
+            write_curves(self.folder / "curves.csv", self.rows[-1].curves)
         return sorted(rows, key=lambda row: row.iteration)
 
     def _new_files(self) -> list[Path]:
@@ -160,11 +164,18 @@ def _is_among(final: Path, snapshots: Sequence[Path]) -> bool:
 
 def draw(runs: Mapping[str, Run], changed: Sequence[Run], together: Path | None) -> None:
     """The picture of each run that changed, and the one of all runs where it is asked for."""
+    from bigsvm.models.curves import plot_curves
     from bigsvm.models.plots import plot_evolution
 
     for label, run in runs.items():
         if run in changed:
             plot_evolution(run.folder / "evolution.png", {label: run.rows})
+            last = run.rows[-1]
+            if last.curves is not None and last.confusion is not None:
+                counts, positive = last.confusion.counts, last.confusion.classes[1]
+                share = float(counts[1].sum() / counts.sum())
+                picture = run.folder / "curves.png"
+                plot_curves(picture, last.curves, last.threshold, str(positive), share)
     if together and changed:
         plot_evolution(together, {label: run.rows for label, run in runs.items() if run.rows})
 
@@ -186,6 +197,12 @@ def evaluate_all(runs: Mapping[str, Run], picture: Path | None) -> None:
             print(f"warning: the last model is {warning}", flush=True)
         if run.confusion is not None:
             print("", *run.confusion.lines(), sep="\n", flush=True)
+        if last.curves is not None and run.confusion is not None:
+            print(
+                f"F1, AUC and curves are of class {run.confusion.classes[1]!s}; average precision "
+                f"{100 * last.curves.average_precision:.2f} %",
+                flush=True,
+            )
     draw(runs, list(runs.values()), picture)
 
 
@@ -241,8 +258,9 @@ def labelled(folders: Sequence[Path], labels: Sequence[str] | None) -> list[str]
     return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
 
 
-EXAMPLES = """writes RUN_DIR/evaluation.csv and RUN_DIR/evolution.png; where there are more than two
-classes also RUN_DIR/confusion.csv, of the latest model
+EXAMPLES = """writes RUN_DIR/evaluation.csv and RUN_DIR/evolution.png, a line and a point for each
+snapshot; RUN_DIR/confusion.csv and, of two classes, the ROC and precision-recall curves
+RUN_DIR/curves.csv and RUN_DIR/curves.png, of the latest model
 
 examples:
   python -m bigsvm.evaluate runs/miniboone

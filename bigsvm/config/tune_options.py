@@ -47,8 +47,8 @@ class TuneOptions(BaseModel):
     max_iterations : int
         For each training. A large C may need millions of steps for the last digits of the gap,
         which no fold is large enough to see.
-    metric : {"accuracy", "balanced_accuracy"}
-        What the best point has most of.
+    metric : {"accuracy", "balanced_accuracy", "f1", "auc", "average_precision"}
+        What the best point has most of; F1 and average precision are of the class of +1.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -60,7 +60,7 @@ class TuneOptions(BaseModel):
     subsample: int | None = Field(default=None, ge=4)
     seed: int = Field(default=0, ge=0)
     max_iterations: int = Field(default=100_000, ge=1)
-    metric: Literal["accuracy", "balanced_accuracy"] = "accuracy"
+    metric: Literal["accuracy", "balanced_accuracy", "f1", "auc", "average_precision"] = "accuracy"
 
     @field_validator("*", mode="before")
     @classmethod

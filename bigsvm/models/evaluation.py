@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,9 +13,10 @@ from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes
 from bigsvm.core.progress import Progress, no_progress
 from bigsvm.files.atomic import atomic_write
-from bigsvm.models.scores import Scores, scores_of, scores_of_classes
+from bigsvm.models.scores import Scores, confusion_of, scores_of, scores_of_classes
 
 if TYPE_CHECKING:
+    from bigsvm.models.curves import Curves
     from bigsvm.models.final_scores import Majority
     from bigsvm.models.model import Model
     from bigsvm.models.scoring import Spec
@@ -51,10 +52,12 @@ class Row(Scores):
     iteration: int
     n_support: int
     n_working: int
-    confusion: Confusion | None = None  # of more than two classes
+    confusion: Confusion | None = field(default=None, compare=False)
     majority: "Majority | None" = None
     threshold: float = 0.0
     at_zero: Scores | None = None  # where the threshold is another
+    # Of two classes, and the latest model.
+    curves: "Curves | None" = field(default=None, compare=False)
 
     def line(self) -> str:
         """For people: percentages, aligned under `HEADING`."""
@@ -82,7 +85,7 @@ class Row(Scores):
         return found | dict(zip(COLUMNS_OF_THRESHOLDS, at_zero, strict=True))
 
 
-COLUMNS = ("iteration", *(field.name for field in fields(Scores)), "n_support", "n_working")
+COLUMNS = ("iteration", *(score.name for score in fields(Scores)), "n_support", "n_working")
 COLUMNS_OF_THRESHOLDS = ("threshold", "accuracy_at_zero", "balanced_accuracy_at_zero")
 HEADING = (
     f"{'iteration':>11}{'accuracy':>9}{'balanced':>9}{'F1':>9}{'AUC':>9}"
@@ -139,6 +142,7 @@ def evaluate_snapshots(
 def _one_pass(
     paths: Sequence[Path], first: "Model", dataset: "Dataset", progress: Progress
 ) -> list[Row]:
+    from bigsvm.models.curves import curves_of
     from bigsvm.models.final_scores import majority_of
     from bigsvm.models.model import load_model
     from bigsvm.models.scoring import Scorer, decided, pieces_of
@@ -164,13 +168,16 @@ def _one_pass(
     codes = dataset.labels()
     majority = majority_of(codes, first.classes)
     rows = []
+    latest = max(fact["iteration"] for fact in facts)
     for values, fact, threshold in zip(decisions, facts, thresholds, strict=True):
         if len(first.classes) == 2:
             zero = scores_of(codes, values)
             scores = scores_of(codes, values, threshold) if threshold else zero
             at_zero = zero if threshold else None
-            shown = Row(**asdict(scores), **fact, majority=majority, confusion=None)
-            rows.append(replace(shown, threshold=threshold, at_zero=at_zero))
+            confusion = Confusion(first.classes, confusion_of(codes, values, threshold))
+            shown = Row(**asdict(scores), **fact, majority=majority, confusion=confusion)
+            curves = curves_of(codes, values) if fact["iteration"] == latest else None
+            rows.append(replace(shown, threshold=threshold, at_zero=at_zero, curves=curves))
         else:
             scores, counts = scores_of_classes(codes, values)
             confusion = Confusion(first.classes, counts)

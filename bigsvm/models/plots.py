@@ -26,7 +26,7 @@ def plot_evolution(path: Path, runs: Mapping[str, Sequence[Row]]) -> None:
     for place, (label, rows) in enumerate(runs.items()):
         iterations = [row.iteration for row in rows]
         style: dict[str, Any] = {
-            "label": _plain_text(label),
+            "label": plain_text(label),
             "color": COLOURS[place % len(COLOURS)],
             "marker": MARKERS[place % len(MARKERS)],
             "linestyle": LINES[place % len(LINES)],
@@ -78,7 +78,7 @@ def _marked(points: int, place: int, runs: int) -> tuple[int, int]:
     return place * step // runs, step
 
 
-def _plain_text(label: str) -> str:
+def plain_text(label: str) -> str:
     """The label shown as it is: no formulas, and not hidden for its underscore."""
     readable = label.encode(errors="backslashreplace").decode()  # a folder's name may be no text
     escaped = readable.replace("$", r"\$")

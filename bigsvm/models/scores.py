@@ -40,6 +40,12 @@ def scores_of(signs: np.ndarray, decisions: np.ndarray, threshold: float = 0.0) 
     )
 
 
+def confusion_of(signs: np.ndarray, decisions: np.ndarray, threshold: float = 0.0) -> np.ndarray:
+    """The confusion (2, 2) of two classes; see `scores_of`."""
+    pairs = 2 * (signs > 0).astype(np.int64) + (decisions >= threshold)
+    return np.bincount(pairs, minlength=4).reshape(2, 2)
+
+
 def scores_of_classes(codes: np.ndarray, decisions: np.ndarray) -> tuple[Scores, np.ndarray]:
     """The scores of decision values (rows, classes), the largest being chosen, and the confusion.
 

@@ -16,6 +16,16 @@ from bigsvm.files.atomic import atomic_write, open_no_symlink, remove_stale_temp
 SECONDS_OF_A_LOOK = 0.5
 
 
+# What `evaluate` makes of a run.
+EVALUATION_FILES = (
+    "evaluation.csv",
+    "confusion.csv",
+    "curves.csv",
+    "curves.png",
+    "evolution.png",
+)
+
+
 class RunDir:
     """Paths and small files of a run; see the README for what each is for."""
 
@@ -104,7 +114,7 @@ class RunDir:
             old.unlink()
         for old in self.snapshots.glob("model-*.safetensors"):
             old.unlink()
-        for name in ("evaluation.csv", "confusion.csv", "evolution.png"):
+        for name in EVALUATION_FILES:
             (self.path / name).unlink(missing_ok=True)
         for file in (self.metrics, self.model, self.summary):
             file.unlink(missing_ok=True)

@@ -9,10 +9,14 @@ from bigsvm.config import normalized_C
 from bigsvm.core.errors import UserError
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel
+from bigsvm.models.curves import average_precision
+from bigsvm.models.scores import auc
 from bigsvm.solvers.whole_matrix import OVERFLOWED, solve
 
 # What is known of each training, as whole numbers: arrays (algorithm, C).
 COUNTS = ("right_negative", "right_positive", "support", "working", "iterations", "status")
+# And how well the decision values of the fold are ordered, as float64.
+ORDERS = ("auc", "average_precision")
 FoldResult = dict[str, np.ndarray]
 
 
@@ -101,7 +105,7 @@ def validate_fold(
     positive = held_out & (split.y > 0)
     negative = held_out & (split.y < 0)
     C = grid.plain_C(int(np.count_nonzero(~held_out)))
-    rows = []
+    rows, orders = [], []
     for algorithm in grid.algorithms:
         found = solve(
             matrix, split.y, split.C_of_each(C, fold), algorithm, grid.stop_rule,
@@ -110,9 +114,21 @@ def validate_fold(
         chosen = found.decisions >= 0
         right = (~chosen[:, negative]).sum(1), chosen[:, positive].sum(1)
         rows.append((*right, found.support, found.working, found.iterations, found.status))
-    return {
+        signs, decisions = split.y[held_out], found.decisions[:, held_out]
+        orders.append(np.transpose([orders_of(signs, of_C) for of_C in decisions]))
+    counts = {
         name: np.array([row[place] for row in rows], np.int64) for place, name in enumerate(COUNTS)
     }
+    return counts | {
+        name: np.array([order[place] for order in orders]) for place, name in enumerate(ORDERS)
+    }
+
+
+def orders_of(signs: np.ndarray, decisions: np.ndarray) -> tuple[float, float]:
+    """AUC and average precision of a fold; 0 where a training came to no numbers."""
+    if not np.isfinite(decisions).all():
+        return 0.0, 0.0
+    return auc(signs, decisions), average_precision(signs, decisions)
 
 
 def check_overflow(result: FoldResult, task: FoldTask, grid: Grid) -> None:

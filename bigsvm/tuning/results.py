@@ -9,9 +9,9 @@ import numpy as np
 from bigsvm.core.errors import UserError
 from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.training.checkpoint import check_same_run
-from bigsvm.tuning.cross_validation import COUNTS, FoldResult, FoldTask
+from bigsvm.tuning.cross_validation import COUNTS, ORDERS, FoldResult, FoldTask
 
-FORMAT = "bigsvm tuning 1"
+FORMAT = "bigsvm tuning 2"  # 1 had no auc and average_precision
 
 
 class ResultStore:
@@ -42,13 +42,13 @@ class ResultStore:
         for path in sorted(self._folder.glob("*.safetensors")):
             try:
                 result, about = read_tensors(path)
-                if about.get("format") != FORMAT or set(result) != set(COUNTS):
+                if about.get("format") != FORMAT or set(result) != {*COUNTS, *ORDERS}:
                     raise UserError(f"{path}: is {about.get('format')!r}, not {FORMAT!r}")
             except UserError as damage:
                 print(f"warning: {damage}; it is computed again", file=sys.stderr)
                 continue
             check_same_run(about.get("identity"), self._identity, self._folder.parent)
-            if any(_is_impossible(of_kind, self._shape) for of_kind in result.values()):
+            if any(_is_impossible(name, of_kind, self._shape) for name, of_kind in result.items()):
                 print(f"warning: {path}: holds no results; computed again", file=sys.stderr)
                 continue
             found[path] = result
@@ -63,6 +63,12 @@ class ResultStore:
         return self._folder / f"kernel-{task.kernel:03d}-fold-{task.fold:03d}.safetensors"
 
 
-def _is_impossible(values: np.ndarray, shape: tuple[int, int]) -> bool:
-    """Whether a sealed array is not what a tuning writes: counts, for every point of the grid."""
+def _is_impossible(name: str, values: np.ndarray, shape: tuple[int, int]) -> bool:
+    """Whether an array is not what a tuning writes: counts or shares, for every grid point."""
+    if name in ORDERS:
+        return (
+            values.shape != shape
+            or values.dtype != np.float64
+            or not bool(((values >= 0) & (values <= 1)).all())
+        )
     return values.shape != shape or values.dtype != np.int64 or bool((values < 0).any())

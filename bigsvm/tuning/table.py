@@ -11,7 +11,16 @@ from bigsvm.files.atomic import atomic_write
 from bigsvm.solvers.whole_matrix import CONVERGED
 from bigsvm.tuning.cross_validation import FoldResult, FoldTask, Grid, Split
 
-QUANTITIES = ("accuracy", "balanced_accuracy", "support", "working", "iterations")
+QUANTITIES = (
+    "accuracy",
+    "balanced_accuracy",
+    "support",
+    "working",
+    "iterations",
+    "f1",
+    "auc",
+    "average_precision",
+)
 _STATISTICS: dict[str, Callable[[np.ndarray], float]] = {
     "mean": np.mean,
     "std": np.std,
@@ -88,7 +97,8 @@ def points_of(
                 values = {
                     "accuracy": (negative + positive) / (sizes[-1] + sizes[1]),
                     "balanced_accuracy": (negative / sizes[-1] + positive / sizes[1]) / 2,
-                    **{name: of_point[name] for name in QUANTITIES[2:]},
+                    "f1": 2 * positive / (sizes[-1] - negative + sizes[1] + positive),
+                    **{name: of_point[name] for name in QUANTITIES if name in of_point},
                 }
                 converged = int(np.sum(of_point["status"] == CONVERGED))
                 points.append(Point(algorithm, sigma, C, values, converged))

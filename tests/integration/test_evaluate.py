@@ -70,7 +70,7 @@ def test_table_and_picture_of_a_run(run: Path, store: Path, capsys: pytest.Captu
     with open_dataset(store, "test") as data:
         X, signs = data.read(0, data.n), data.labels()
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "small" and len(shown) == 7
+    assert shown[0] == "small" and len(shown) == 12
     assert shown.pop() == f"written: {run / 'evaluation.csv'}, {run / 'evolution.png'}"
     for row, line, (iteration, n_support) in zip(
         rows, shown[2:], [*SNAPSHOTS.items(), (350, 75)], strict=True
