@@ -71,9 +71,10 @@ def test_table_and_picture_of_a_run(run: Path, store: Path, capsys: pytest.Captu
         X, signs = data.read(0, data.n), data.labels()
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "small" and len(shown) == 12
-    assert shown.pop() == f"written: {run / 'evaluation.csv'}, {run / 'evolution.png'}"
+    made = ["evaluation.csv", "evolution.png", "confusion.csv", "curves.csv", "curves.png"]
+    assert shown.pop() == "written: " + ", ".join(str(run / name) for name in made)
     for row, line, (iteration, n_support) in zip(
-        rows, shown[2:], [*SNAPSHOTS.items(), (350, 75)], strict=True
+        rows, shown[2:6], [*SNAPSHOTS.items(), (350, 75)], strict=True
     ):
         model = make_model(store, iteration, n_support)
         expected = scores_of(signs, model.decision_function(X, scaled=True))
