@@ -1,1 +1,1 @@
-"""A training, from its config to its summary: the loop, and what keeps it safe."""
+"""A training run: the loop, checkpoints, snapshots, the run directory and the summary."""

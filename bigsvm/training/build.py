@@ -1,4 +1,4 @@
-"""From a config to a training: the data, who serves it, the problem, the schedule, the state."""
+"""Builds a training from its config: backend, problem, schedule and initial state."""
 
 import hashlib
 import json
@@ -37,7 +37,7 @@ from bigsvm.training.loop import Schedule, Training
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.snapshots import SnapshotWriter
 from bigsvm.training.threshold import Rule
-from bigsvm.training.weights import Weights, bytes_a_pattern, read_weights
+from bigsvm.training.weights import Weights, bytes_per_pattern, read_weights
 
 
 def build_training(
@@ -50,7 +50,7 @@ def build_training(
     fresh: bool = False,
     cluster: Cluster | None = None,
 ) -> Training:
-    """Everything a training needs, from its data to the state it starts from."""
+    """Build the training that a config describes, resuming from the newest checkpoint."""
     config = _with_schedule(config, dataset.n)
     model, solver, saving = config.model, config.solver, config.run
     kernel = Kernel(model.kernel.name, model.kernel.rate, model.kernel.coef0, model.kernel.degree)
@@ -69,34 +69,40 @@ def build_training(
         **_identity_of_model(config, kernel, weights, dataset),
     }
     checkpoints = Checkpoints(run_dir.checkpoints, identity, saving.keep_checkpoints)
-    saved = None if fresh else checkpoints.latest()
-    if saved and reweighting and saved.state.round > reweighting.rounds:
+    checkpoint = None if fresh else checkpoints.latest()
+    if checkpoint and reweighting and checkpoint.state.round > reweighting.rounds:
         raise UserError(
-            f"{run_dir.path}: is in round {saved.state.round} already, and model.rounds = "
-            f"{reweighting.rounds}; use another --run-dir, or --fresh to begin anew"
+            f"{run_dir.path}: is already in round {checkpoint.state.round}, but model.rounds = "
+            f"{reweighting.rounds}; use another --run-dir, or --fresh to start over"
         )
 
-    if saved:
-        check_unfinished(run_dir, saved.state, solver, reweighting.rounds if reweighting else 1)
+    if checkpoint:
+        check_unfinished(
+            run_dir, checkpoint.state, solver, reweighting.rounds if reweighting else 1
+        )
 
     if solver.threads is not None:
         numba.set_num_threads(min(solver.threads, available_threads()))
     warm_up(kernel)
-    held = saved.state.nbytes if saved else 0
+    held = checkpoint.state.nbytes if checkpoint else 0
     backend, memory = _backend(config, dataset, kernel, cluster, held)
-    if saved:
-        backend.kernel_values.total = saved.kernel_values
-    margin = weights.margin if saved is None or saved.state.margin is None else saved.state.margin
+    if checkpoint:
+        backend.kernel_values.total = checkpoint.kernel_values
+    margin = (
+        weights.margin
+        if checkpoint is None or checkpoint.state.margin is None
+        else checkpoint.state.margin
+    )
     problem, schedule = _problem(config, dataset, kernel, backend, memory, weights.C, margin)
-    if saved:
-        check_same_problem(saved.state, problem, run_dir.checkpoints)
-    state = saved.state if saved else problem.start(initial)
+    if checkpoint:
+        check_same_problem(checkpoint.state, problem, run_dir.checkpoints)
+    state = checkpoint.state if checkpoint else problem.start(initial)
 
-    if fresh:  # not before all that can be wrong has been seen to be right
+    if fresh:  # only after everything has been checked
         run_dir.clear()
-    lasting = config.model_copy(update={"data": with_absolute_paths(config.data)})
-    run_dir.begin(lasting.to_yaml(), state.iteration)
-    if saved:
+    resolved = config.model_copy(update={"data": with_absolute_paths(config.data)})
+    run_dir.begin(resolved.to_yaml(), state.iteration)
+    if checkpoint:
         display.log(f"resuming at iteration {state.iteration:,}, from {run_dir.checkpoints}")
     about = {"algorithm": model.algorithm, "C": identity["C"], "fingerprint": fingerprint}
     about |= {} if threshold == "zero" else {"threshold_rule": threshold}
@@ -112,14 +118,14 @@ def build_training(
         display,
         SnapshotWriter(dataset, backend, asdict(kernel), about, threshold),
         lambda: graceful_exit() or (cluster is not None and cluster.loss is not None),
-        saved.seconds if saved else 0.0,
+        checkpoint.seconds if checkpoint else 0.0,
         began,
         reweighting,
     )
 
 
 def initial_pattern(solver: SolverConfig, n: int) -> int:
-    """The pattern that all weight lies on at first, of n."""
+    """The pattern to start from, of n."""
     initial = solver.initial
     if initial == "random":
         return int(np.random.default_rng(solver.seed).integers(n))
@@ -129,7 +135,7 @@ def initial_pattern(solver: SolverConfig, n: int) -> int:
 
 
 def _with_schedule(config: Config, n: int) -> Config:
-    """The config with the schedule that suits n patterns, where it is left to us."""
+    """The config with `schedule: auto` replaced by the schedule for n patterns."""
     if config.solver.schedule != "auto":
         return config
     paper = config.solver.absolute_tolerance is not None
@@ -139,7 +145,7 @@ def _with_schedule(config: Config, n: int) -> Config:
 
 
 def _identity_of_names(dataset: Dataset) -> dict[str, Any]:
-    """What every model of a run says of its data, and the content does not tell."""
+    """Metadata of the data set that is stored in every model of the run."""
     scaling = dataset.scaling.to_json() if dataset.scaling else None
     return {
         **classes_to_json(dataset.classes),
@@ -157,7 +163,7 @@ def _digest(value: Any) -> str | None:
 def _identity_of_model(
     config: Config, kernel: Kernel, weights: Weights, dataset: Dataset
 ) -> dict[str, Any]:
-    """What of the config a run must have in common with the one it goes on from."""
+    """The parts of the config that must not change between start and resume."""
     model, solver = config.model, config.solver
     rounds = model.algorithm == "rwsvm"
     return {
@@ -170,7 +176,7 @@ def _identity_of_model(
         "intercept": model.intercept or None,
         "threshold": None if model.threshold == "zero" else model.threshold,
         **weights.identity,
-        # What ends a round decides about the next one. More rounds may always follow.
+        # The tolerance of a round influences the next one. The number of rounds may grow.
         "reweight": model.reweight.model_dump() if rounds else None,
         "tolerance of a round": str(solver.stop_rule) if rounds else None,
     }
@@ -182,8 +188,8 @@ def _reweighting(config: Config, dataset: Dataset) -> Reweighting | None:
         return None
     if len(dataset.classes) > 2:
         raise UserError(
-            f"model.algorithm = rwsvm: is for two classes, and {dataset.path} has "
-            f"{len(dataset.classes)}; choose another one, or set one class against the rest "
+            f"model.algorithm = rwsvm: needs two classes, and {dataset.path} has "
+            f"{len(dataset.classes)}; choose another algorithm, or one class against the rest "
             "(`positive` in data.train)"
         )
     return Reweighting(model.rounds, **model.reweight.model_dump())
@@ -202,14 +208,14 @@ def _threshold_rule(config: Config, dataset: Dataset) -> Rule:
 def _backend(
     config: Config, dataset: Dataset, kernel: Kernel, cluster: Cluster | None, held: int
 ) -> tuple[Backend, MemoryPlan]:
-    """Who serves the data, and the memory for it and for the solver; `held` bytes are a state."""
+    """The backend and the memory plan; `held` bytes are taken by a resumed state."""
     solver = config.solver
     n_outputs = n_outputs_for(dataset.classes)
     memory = plan_memory(
         solver.memory_limit + held,
         dataset,
         solver.hot_set if solver.schedule == "block" else 0,
-        bytes_a_pattern(config.model) * n_outputs,
+        bytes_per_pattern(config.model) * n_outputs,
         n_outputs=n_outputs,
     )
     if cluster is None:
@@ -220,7 +226,7 @@ def _backend(
     backend = DaskBackend(
         dataset, store, kernel, cluster, solver.memory_limit, n_outputs, memory.rows_at_once
     )
-    # No rows are kept here.
+    # The driver keeps no rows.
     return backend, replace(memory, resident=0, solver=memory.resident + memory.solver)
 
 
@@ -233,7 +239,7 @@ def _problem(
     C: float | np.ndarray,
     margin: np.ndarray | None,
 ) -> tuple[Problem | OneVsRest, Schedule]:
-    """The problem, of two classes or of more, and the schedule that solves it."""
+    """The problem, for two or more classes, and the schedule that solves it."""
     model, solver = config.model, config.solver
     algorithm = "mfw" if model.algorithm == "mfw" else "fw"
     what = (C, algorithm, solver.stop_rule, margin, model.intercept)
@@ -246,7 +252,7 @@ def _problem(
             return problem, ExactSchedule(problem, space)
         return problem, BlockSchedule(problem, kernel, memory.solver, solver.hot_set)
     classes = OneVsRest(backend, dataset.labels(), n_outputs, *what)
-    limit = solver.max_iterations  # of each class
+    limit = solver.max_iterations  # for each class
     if exact:
         return classes, ExactInTurns(classes, space, limit)
     return classes, BlockInTurns(classes, kernel, memory.solver, solver.hot_set, limit)

@@ -1,4 +1,4 @@
-"""Saving a run so that it goes on to the same bits."""
+"""Checkpoints, from which a run resumes to the same bits."""
 
 import sys
 from dataclasses import dataclass, fields
@@ -18,14 +18,14 @@ from bigsvm.solvers.state import EXCLUDED, SUPPORT, UNSEEN, State, pieces
 
 KIND = "bigsvm checkpoint "
 FORMAT = KIND + "3"
-MANY_CLASSES = KIND + "4"  # of more than two classes
-ARRAYS = ("alpha", "gradient", "role", "margin")  # the last only in later rounds
+MANY_CLASSES = KIND + "4"  # more than two classes
+ARRAYS = ("alpha", "gradient", "role", "margin")  # margin only in later rounds
 NUMBERS = tuple(field.name for field in fields(State) if field.name not in ARRAYS)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was read back."""
+    """The content of a checkpoint file."""
 
     state: State | ClassStates
     identity: dict[str, Any]
@@ -34,18 +34,18 @@ class Checkpoint:
 
 
 class IncompatibleCheckpoint(UserError):
-    """A checkpoint that is whole, and that this version does not understand."""
+    """An undamaged checkpoint in a format that this version cannot read."""
 
 
 class Checkpoints:
-    """The checkpoints of one run, the newest few of them.
+    """The newest few checkpoints of a run.
 
     Parameters
     ----------
     folder : Path
     identity : dict
-        What the run is a run of: data, model and way of solving. Going on with anything else would
-        give a model of neither, so it is refused.
+        What determines the result of the run: data, model and solver. Resuming with anything else
+        would produce a model of neither, so it is an error.
     keep : int
     """
 
@@ -55,9 +55,9 @@ class Checkpoints:
         self._keep = keep
 
     def save(self, state: State | ClassStates, seconds: float, kernel_values: int = 0) -> None:
-        """Write a checkpoint, then drop those no longer wanted.
+        """Write a checkpoint, then delete old ones.
 
-        Where a kernel value overflowed there is nothing to resume, and the config must change.
+        A state with an overflow is not saved: it cannot be resumed, the config must change.
         """
         states = state.classes if isinstance(state, ClassStates) else [state]
         if not all(_is_finite(of_class.gradient) for of_class in states):
@@ -77,39 +77,39 @@ class Checkpoints:
             }
         path = self._folder / f"checkpoint-{state.iteration:010d}.safetensors"
         write_tensors(path, arrays, about)
-        # One from further on can only be a damaged one that was passed over.
+        # A checkpoint of a later iteration must be a damaged one that `latest` skipped.
         paths = self._paths()
         newest = paths.index(path) + 1
         for other in paths[: max(0, newest - self._keep)] + paths[newest:]:
             other.unlink()
 
     def latest(self) -> Checkpoint | None:
-        """The newest checkpoint that is whole; damaged ones are named, and passed over."""
+        """The newest undamaged checkpoint; damaged ones are skipped with a warning."""
         if not self._folder.is_dir():
             return None
         remove_stale_temporaries(self._folder)
         paths = self._paths()
         for path in reversed(paths):
             try:
-                saved = _read(path)
+                checkpoint = _read(path)
             except IncompatibleCheckpoint:
-                raise  # going back to the one before, or to the start, would throw work away
+                raise  # falling back to an older one, or to the start, would discard work
             except UserError as damage:
                 last = path == paths[0]
-                then = "none is left: beginning anew" if last else "going back to the one before"
+                then = "none is left: starting over" if last else "using the one before it"
                 print(f"warning: {damage}; {then}", file=sys.stderr)
                 continue
-            if saved.identity != self._identity and self._never_took_a_step(saved):
+            if checkpoint.identity != self._identity and self._has_no_steps(checkpoint):
                 return None
-            check_same_run(saved.identity, self._identity, path.parent.parent)
-            return saved
+            check_same_run(checkpoint.identity, self._identity, path.parent.parent)
+            return checkpoint
         return None
 
-    def _never_took_a_step(self, saved: Checkpoint) -> bool:
-        """Whether nothing is lost where the run begins anew with a corrected config."""
+    def _has_no_steps(self, checkpoint: Checkpoint) -> bool:
+        """Whether the run can start over with a corrected config without losing anything."""
         run = self._folder.parent
         models = [*run.glob("snapshots/model-*.safetensors"), *run.glob("model.safetensors")]
-        return saved.state.iteration == 0 and len(self._paths()) == 1 and not models
+        return checkpoint.state.iteration == 0 and len(self._paths()) == 1 and not models
 
     def _paths(self) -> list[Path]:
         paths = (p for p in self._folder.glob("checkpoint-*.safetensors") if p.is_file())
@@ -117,9 +117,9 @@ class Checkpoints:
 
 
 def check_same_run(found: Any, wanted: dict[str, Any], folder: Path) -> None:
-    """A UserError that names in what the identity found in a run directory is not the wanted."""
+    """Raise a UserError that names the differences between two identities of a run."""
     if not isinstance(found, dict):
-        raise UserError(f"{folder}: does not say what it is a run of; use another --run-dir")
+        raise UserError(f"{folder}: does not record what it is a run of; use another --run-dir")
     differing = [
         f"{key} was {_short(found.get(key))} and is now {_short(wanted.get(key))}"
         for key in sorted(found.keys() | wanted.keys())
@@ -127,15 +127,15 @@ def check_same_run(found: Any, wanted: dict[str, Any], folder: Path) -> None:
     ]
     if differing:
         raise UserError(
-            f"{folder}: is the run of another config: {'; '.join(differing)}; use "
-            "another --run-dir, or --fresh to begin anew"
+            f"{folder}: belongs to a different config: {'; '.join(differing)}; use "
+            "another --run-dir, or --fresh to start over"
         )
 
 
 def check_same_problem(
     state: State | ClassStates, problem: Problem | OneVsRest, folder: Path
 ) -> None:
-    """Refuse a state in which other patterns take no part than in the problem."""
+    """Raise a UserError if the state excludes other patterns than the problem does."""
     problems = problem.classes if isinstance(problem, OneVsRest) else [problem]
     states = state.classes if isinstance(state, ClassStates) else [state]
     same = len(problems) == len(states) and all(
@@ -145,8 +145,8 @@ def check_same_problem(
     )
     if not same:
         raise UserError(
-            f"{folder}: the newest checkpoint is not one of this problem, though it says so; "
-            "remove it, or use --fresh to begin anew"
+            f"{folder}: the newest checkpoint claims to be of this problem, but is not; "
+            "remove it, or use --fresh to start over"
         )
 
 
@@ -163,7 +163,7 @@ def _read(path: Path) -> Checkpoint:
             raise _other_version(path, found)
         raise UserError(f"{path}: is {found!r}, not {FORMAT!r}")
     try:
-        # Compiled code trusts these to the last byte.
+        # Compiled code relies on shapes and types without checking them.
         rows = about["identity"]["rows"]
         for name, values in arrays.items():
             kind = np.int8 if name.startswith("role") else np.float64
@@ -186,7 +186,7 @@ def _read(path: Path) -> Checkpoint:
 
 
 def _check_content(path: Path, state: State | ClassStates, about: dict[str, Any]) -> None:
-    """Refuse what no run has written: the seal says that a file is whole, not who wrote it."""
+    """Reject values that no run can have written: the checksum only proves a file undamaged."""
     if isinstance(state, ClassStates):
         if len(state.classes) < 3:
             raise TypeError(f"{len(state.classes)} classes")
@@ -202,7 +202,7 @@ def _check_content(path: Path, state: State | ClassStates, about: dict[str, Any]
 
 
 def _mistake(state: State) -> str | None:
-    """What cannot be right about a state, if anything."""
+    """What is impossible about a state, if anything."""
     for name, kind in get_type_hints(State).items():
         value = getattr(state, name)
         if name not in ARRAYS and not (value is None and type(None) in get_args(kind)):
@@ -218,13 +218,13 @@ def _mistake(state: State) -> str | None:
             return "the gradient is not finite"
         lowest = UNSEEN if state.sample else EXCLUDED
         if ((role < lowest) | (role > SUPPORT)).any():
-            return "a role is none"
+            return "a role is unknown"
         if (alpha[role != SUPPORT] != 0).any():
-            return "a coefficient is that of no support vector"
+            return "a pattern that is no support vector has a coefficient"
         if state.margin is not None and not valid_weights(state.margin[some]).all():
             return WEIGHT_RANGE
         total += float(alpha.sum())
-    # Rounding alone never comes to this, however many the steps.
+    # Rounding errors stay far below this, whatever the number of steps.
     return None if abs(total - 1) < 1e-3 else f"the coefficients sum to {total:g}, not to 1"
 
 
@@ -233,7 +233,7 @@ def _is_finite(values: np.ndarray) -> bool:
 
 
 def _mistake_in_number(name: str, value: Any, kind: type[int] | type[float]) -> str | None:
-    """Of all numbers in a state none is negative; the gap is infinite until it is known."""
+    """Numbers in a state are never negative; the gap is infinite while unknown."""
     right = isinstance(value, int | kind) and not isinstance(value, bool) and value >= 0
     return None if right and (kind is float or value < 2**62) else f"{name} is {str(value)[:40]}"
 
@@ -255,5 +255,5 @@ def _other_version(path: Path, found: str) -> IncompatibleCheckpoint:
     return IncompatibleCheckpoint(
         f"{path}: was written by another version of bigsvm ({found}; this one writes {FORMAT} and "
         f"{MANY_CLASSES}); finish the run with that version, or use another --run-dir, or --fresh "
-        "to begin anew"
+        "to start over"
     )

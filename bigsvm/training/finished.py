@@ -1,4 +1,4 @@
-"""A run that has ended: starting it again changes nothing, unless more is asked of it."""
+"""Recognises a run that has finished: starting it again changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directory of a run: one trainer at a time, every file whole."""
+"""The run directory: its files, written atomically, and the lock of its one trainer."""
 
 import fcntl
 import json
@@ -13,7 +13,7 @@ from typing import Any
 from bigsvm.core.errors import DISK_FULL, UserError
 from bigsvm.files.atomic import atomic_write, open_no_symlink, remove_stale_temporaries
 
-SECONDS_OF_A_LOOK = 0.5
+SHARED_LOCK_SECONDS = 0.5
 
 
 # What `evaluate` makes of a run.
@@ -27,7 +27,7 @@ EVALUATION_FILES = (
 
 
 class RunDir:
-    """Paths and small files of a run; see the README for what each is for."""
+    """The paths and small files of a run; the README describes each."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -41,9 +41,9 @@ class RunDir:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the directory, created if need be, against other trainers.
+        """Create the directory if needed, and lock it against other trainers.
 
-        The system drops the lock with the process, however that ends.
+        The system releases the lock when the process ends, however it ends.
         """
         folders = (*self.folders, self.path, *self.path.parents)
         new = [folder for folder in folders if not folder.exists()]
@@ -60,24 +60,24 @@ class RunDir:
                 _lock(descriptor)
             except BlockingIOError:
                 raise UserError(
-                    f"{self.path}: another trainer is at work in this run directory; wait for it, "
+                    f"{self.path}: another trainer uses this run directory; wait for it, "
                     "or use another --run-dir"
                 ) from None
             except OSError:
                 print(
-                    f"warning: {self.path}: this file system has no locks; "
+                    f"warning: {self.path}: this file system does not support locks; "
                     "do not start a second trainer here",
                     file=sys.stderr,
                 )
             if not os.access(self.path, os.W_OK):
-                raise UserError(f"{self.path}: the run directory cannot be written")
+                raise UserError(f"{self.path}: the run directory is not writable")
             remove_stale_temporaries(self.path)
             for folder in self.folders:
                 folder.mkdir(exist_ok=True)
                 remove_stale_temporaries(folder)
             yield
         except UserError:
-            for folder in new:  # a mistake leaves nothing behind, not even an empty folder
+            for folder in new:  # an error leaves nothing behind, not even an empty folder
                 with suppress(OSError):
                     folder.rmdir()
             raise
@@ -85,13 +85,13 @@ class RunDir:
             os.close(descriptor)
 
     def is_held(self) -> bool | None:
-        """Whether a trainer is at work here; None where that cannot be told."""
+        """Whether a trainer holds the lock; None if that is unknown."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY)
         except OSError:
             return None
         try:
-            # Shared, and for an instant: a trainer that starts just now tries more than once.
+            # A shared lock, for an instant: a trainer that starts now retries.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -102,14 +102,14 @@ class RunDir:
         return False
 
     def begin(self, config: str, iteration: int) -> None:
-        """Get ready to go on from `iteration`: what was said of an end no longer holds."""
+        """Prepare to start at `iteration`: delete the summary and later metrics."""
         self.summary.unlink(missing_ok=True)
         self.write_text(self.config, config)
         self._rewind_metrics(iteration)
 
     def clear(self) -> None:
-        """Remove what a former run left, and nothing else."""
-        # Cut off in between, a run without its snapshots must not seem one to go on from.
+        """Delete the files of an earlier run, and nothing else."""
+        # Checkpoints first: if this is interrupted, the remains must not look resumable.
         for old in self.checkpoints.glob("checkpoint-*.safetensors"):
             old.unlink()
         for old in self.snapshots.glob("model-*.safetensors"):
@@ -120,25 +120,25 @@ class RunDir:
             file.unlink(missing_ok=True)
 
     def snapshot_path(self, iteration: int) -> Path:
-        """Where the model of this iteration goes."""
+        """The path of the snapshot of an iteration."""
         return self.snapshots / f"model-{iteration:08d}.safetensors"
 
     def write_text(self, path: Path, text: str) -> None:
-        """Replace a small file."""
+        """Replace a small file atomically."""
         with atomic_write(path) as temporary:
             temporary.write_text(text)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        """Write summary.json, which says that the run has ended, and how."""
+        """Write summary.json, which records how the run ended."""
         self.write_text(self.summary, json.dumps(summary, indent=2) + "\n")
 
     def append_metrics(self, report: dict[str, Any]) -> None:
-        """Add a line to metrics.jsonl."""
+        """Append a line to metrics.jsonl."""
         with open_no_symlink(self.metrics, "a") as file:
             file.write(json.dumps(report) + "\n")
 
     def _rewind_metrics(self, iteration: int) -> None:
-        """Drop reports from after `iteration`: that part of the run is about to be done again."""
+        """Delete reports after `iteration`, which the resumed run writes again."""
         if not self.metrics.exists():
             return
         with (
@@ -151,16 +151,16 @@ class RunDir:
                     if json.loads(line)["iteration"] <= iteration:
                         new.write(line.rstrip("\n") + "\n")
                 except (ValueError, TypeError, KeyError):
-                    continue  # torn when the run was killed
+                    continue  # cut off when the run was killed
 
 
 def _lock(descriptor: int) -> None:
-    """Take the lock of a trainer, if not at once then after those who only look (`is_held`)."""
-    deadline = time.monotonic() + SECONDS_OF_A_LOOK
+    """Lock exclusively; retries for a moment, while `is_held` of another process has the lock."""
+    deadline = time.monotonic() + SHARED_LOCK_SECONDS
     while True:
         try:
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
                 raise
-            time.sleep(SECONDS_OF_A_LOOK / 20)
+            time.sleep(SHARED_LOCK_SECONDS / 20)

@@ -1,4 +1,4 @@
-"""Saving the models of a training, with no copy of all their support vectors in memory."""
+"""Writes the models of a training, streaming their support vectors to disk."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from bigsvm.solvers.state import State
     from bigsvm.stores.store import Dataset
 
-_PIECE_BYTES = 2**20
+_CHUNK_BYTES = 2**20
 
 
 class SnapshotWriter:
-    """Saves the models of one training."""
+    """Writes snapshots and the final model of one training."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class SnapshotWriter:
         is_last: bool = False,
         relative_gap: float | None = None,
     ) -> None:
-        """Write the model at `state`, an iterate of `problem`; its relative gap where converged.
+        """Write the model at `state`, an iterate of `problem`; its relative gap if it converged.
 
-        After the last one there is no pass any more that would notice rows that have changed.
+        No pass follows the last model, so its rows are checked for changes here.
         """
         support, coef = problem.coefficients(state)  # type: ignore[arg-type]
         model = Model(
@@ -71,13 +71,13 @@ class SnapshotWriter:
             _shift(problem.intercept * coef.sum(axis=-1)),
             0.0 if self._threshold == "zero" else threshold_at(state, problem, self._threshold),  # type: ignore[arg-type]
         )
-        step = max(1, _PIECE_BYTES // (4 * self._backend.d))
+        step = max(1, _CHUNK_BYTES // (4 * self._backend.d))
         rows: RowChunks = GatheredRows(self._backend, support, step, self._dataset.chunk_rows)
         write_model(model, _Checked(rows, self._dataset, support) if is_last else rows, path)
 
 
 class _Checked:
-    """Rows that are looked at once more before their file gets its name."""
+    """Rows that are checked for changes once they have been written."""
 
     def __init__(self, rows: RowChunks, dataset: Dataset, index: np.ndarray) -> None:
         self.shape, self.dtype = rows.shape, rows.dtype
@@ -89,7 +89,7 @@ class _Checked:
 
 
 def _shift(total: np.ndarray) -> Intercept:
-    """As a model holds it: a number, or one for each class where there is any."""
+    """The intercept of a `Model`: one number, or one per class unless all are 0."""
     if total.ndim == 0:
         return float(total)
     return tuple(total.tolist()) if total.any() else 0.0

@@ -1,4 +1,4 @@
-"""The weights of patterns, from where the config says: margins asked of them, and their own C."""
+"""Pattern weights named by the config: margins, and factors of C."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from bigsvm.config import ModelConfig
     from bigsvm.stores.store import Dataset
 
-FILES = (".npy", ".txt")  # any other name is that of an array in the store
+FILES = (".npy", ".txt")  # any other name is an array in the store
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What `Problem` takes for them.
+    """The weights in the form that `Problem` takes.
 
     Attributes
     ----------
     C : float or (n,) float64
-        One for all, or that of each pattern.
+        One value, or one per pattern.
     margin : (n,) float64 or None
-        The weights t of a weighted SVM.
+        The margins t of a weighted SVM.
     identity : dict
-        What a run must have in common with the one it goes on from; None where not weighted.
+        Digests, to be compared when a run is resumed; None for what is not weighted.
     """
 
     C: float | np.ndarray
@@ -41,7 +41,7 @@ class Weights:
 
 
 def read_weights(model: ModelConfig, dataset: Dataset) -> Weights:
-    """Read and check all weights that the `model` section names."""
+    """Read and validate all weights that the section `model` names."""
     margin = _read("model.weights", model.weights, dataset)
     sample = read_sample_weight(model, dataset)
     labels = dataset.labels()
@@ -64,33 +64,33 @@ def read_weights(model: ModelConfig, dataset: Dataset) -> Weights:
 
 
 def read_sample_weight(model: ModelConfig, dataset: Dataset) -> np.ndarray | None:
-    """Read and check the factors of C that `model.sample_weight` names."""
+    """Read and validate the factors of C that `model.sample_weight` names."""
     return _read("model.sample_weight", model.sample_weight, dataset)
 
 
 def class_factors(
-    asked: str | Mapping[str, float], counts: np.ndarray, classes: Sequence[Label]
+    class_weight: str | Mapping[str, float], counts: np.ndarray, classes: Sequence[Label]
 ) -> np.ndarray:
-    """The factor of C for each class: "balanced", or by label (1 where none is given).
+    """The factor of C for each class: "balanced", or by label (default 1).
 
-    Balanced is n / (classes n_class), as in scikit-learn: all classes together weigh the same.
+    Balanced is n / (n_classes * n_of_class), as in scikit-learn: all classes have equal weight.
     """
-    if isinstance(asked, str):
+    if isinstance(class_weight, str):
         return counts.sum() / (len(counts) * counts)
     factors = np.ones(len(classes))
-    for label, factor in asked.items():
+    for label, factor in class_weight.items():
         which = [same_label(known, label) for known in classes]
         if not any(which):
             known = describe_labels(classes)
             raise UserError(
-                f"model.class_weight: {label!r} is no class of the training set; {known}"
+                f"model.class_weight: {label!r} is not a class of the training set; {known}"
             )
         factors[which] = factor
     return factors
 
 
-def bytes_a_pattern(model: ModelConfig) -> int:
-    """What weights take: margin, signs and C; between rounds the new ones beside the old."""
+def bytes_per_pattern(model: ModelConfig) -> int:
+    """Memory of the weights: margin, signs and C, and between rounds the new ones, too."""
     if model.algorithm == "rwsvm":
         return 7 * 8
     given = (model.weights, model.sample_weight, model.class_weight)
@@ -98,13 +98,13 @@ def bytes_a_pattern(model: ModelConfig) -> int:
 
 
 def check_weights(values: np.ndarray, where: str) -> np.ndarray:
-    """Weights as float64, all of them 0 or more and some above; else a UserError that says which.
+    """Convert weights to float64; a UserError if one is invalid or all are 0.
 
     Parameters
     ----------
     values : (n,) array of numbers
     where : str
-        Names them in messages.
+        Their origin, for messages.
     """
     values = np.asarray(values, np.float64).reshape(-1)
     fits = valid_weights(values)
@@ -114,7 +114,7 @@ def check_weights(values: np.ndarray, where: str) -> np.ndarray:
             f"{where}: the weight of row {row} (counted from 0) is {values[row]:g}; {WEIGHT_RANGE}"
         )
     if not values.any():
-        raise UserError(f"{where}: all weights are 0; some pattern must have one above 0")
+        raise UserError(f"{where}: all weights are 0; at least one must be positive")
     return values
 
 
@@ -128,8 +128,8 @@ def _read(key: str, name: str | None, dataset: Dataset) -> np.ndarray | None:
         where, values = f"{dataset.path}/{name} ({key})", dataset.read_vector(name)
     if len(values) != dataset.n:
         raise UserError(
-            f"{where}: {len(values):,} weights, and the training set has {dataset.n:,} rows; a "
-            "weight a row is needed"
+            f"{where}: {len(values):,} weights for a training set of {dataset.n:,} rows; one "
+            "weight per row is needed"
         )
     return check_weights(values, where)
 
@@ -137,7 +137,7 @@ def _read(key: str, name: str | None, dataset: Dataset) -> np.ndarray | None:
 def _from_file(path: Path, where: str) -> np.ndarray:
     if not path.is_file():
         raise UserError(
-            f"{where}: there is no such file; a name that does not end in "
+            f"{where}: no such file; a name that does not end in "
             f"{' or '.join(FILES)} is that of an array in the store"
         )
     return _from_npy(path) if path.suffix == ".npy" else _from_text(path, where)
@@ -146,15 +146,15 @@ def _from_file(path: Path, where: str) -> np.ndarray:
 def _from_npy(path: Path) -> np.ndarray:
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as damage:  # numpy raises errors of many kinds at headers gone wrong
+    except Exception as damage:  # numpy raises errors of many kinds for damaged headers
         reason = " ".join(str(damage).split())[:200]
         raise UserError(f"{path}: not a readable NumPy array ({reason})") from damage
-    if not isinstance(values, np.ndarray):  # an npz, whatever it is called
+    if not isinstance(values, np.ndarray):  # an npz under another name
         values.close()
-        raise UserError(f"{path}: holds several arrays (npz); save the weights alone (numpy.save)")
+        raise UserError(f"{path}: has several arrays (npz); save the weights alone (numpy.save)")
     if values.dtype.kind not in "fiub" or values.shape not in ((values.size,), (values.size, 1)):
         raise UserError(
-            f"{path}: {values.dtype} of shape {values.shape}; weights are one number a row"
+            f"{path}: {values.dtype} of shape {values.shape}; weights are one number per row"
         )
     return np.array(values)
 
@@ -162,7 +162,7 @@ def _from_npy(path: Path) -> np.ndarray:
 def _from_text(path: Path, where: str) -> np.ndarray:
     reader = open_reader(path, ReadOptions(format="csv", header=False, with_labels=False))
     if reader.d != 1:
-        raise UserError(f"{path}: {reader.d} columns; weights are one number a line")
+        raise UserError(f"{path}: {reader.d} columns; weights are one number per line")
     parts = []
     for batch in reader.batches():
         parts.append(batch.x[:, 0])
@@ -177,14 +177,14 @@ def _from_text(path: Path, where: str) -> np.ndarray:
 def check_all_classes(
     C: float | np.ndarray, margin: np.ndarray | None, labels: np.ndarray, classes: Classes
 ) -> None:
-    """Refuse weights that leave nothing of a class; `labels` are codes in their order."""
+    """Raise a UserError if all patterns of a class have the weight 0; `labels` are codes."""
     if margin is None and not isinstance(C, np.ndarray):
         return
-    takes_part = np.broadcast_to(C, labels.shape) > 0
+    included = np.broadcast_to(C, labels.shape) > 0
     if margin is not None:
-        takes_part = takes_part & (margin > 0)
+        included = included & (margin > 0)
     for label, code in zip(classes, np.unique(labels), strict=True):
-        if not takes_part[labels == code].any():
+        if not included[labels == code].any():
             raise UserError(
-                f"all rows of class {label!r} have the weight 0; every class needs some above"
+                f"all rows of class {label!r} have the weight 0; every class needs a positive one"
             )

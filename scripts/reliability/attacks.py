@@ -94,7 +94,7 @@ def second_trainer(trial: Trial) -> None:
     if attempt.poll() is None:
         second = trial.start()
         trial.end(second, 2)
-        if "another trainer is at work" not in second.said:
+        if "another trainer uses" not in second.said:
             trial.deviates(WRONG_END, f"a second trainer was not refused: {second.said!r}")
     attempt.send_signal(signal.SIGCONT)
     trial.end(attempt, 0)

@@ -72,7 +72,7 @@ def test_two_trainers_never_share_a_run_directory(
     process = caught(lambda: start(run_dir), run_dir, lambda: newest_checkpoint(run_dir) > 0)
     before = everything(run_dir)
     for arguments in ((), ("--fresh",)):
-        assert "another trainer is at work" in one_line(train(run_dir, *arguments, code=2))
+        assert "another trainer uses" in one_line(train(run_dir, *arguments, code=2))
     assert everything(run_dir) == before
     process.send_signal(signal.SIGCONT)
     _, said = process.communicate(timeout=HANGS)

@@ -183,7 +183,7 @@ def test_after_an_overflow_the_corrected_config_is_taken(
     assert load_model(tmp_path / "run" / "model.safetensors").kernel["name"] == "rbf"
     # Now it has taken steps, so that another model is another run.
     assert cli.main(["train", *corrected, "--set", "model.C=3"]) == 2
-    assert "is the run of another config" in capsys.readouterr().err
+    assert "belongs to a different config" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("left", [[], ["snapshots"], ["model.safetensors"]], ids=str)

@@ -192,7 +192,7 @@ def test_every_round_goes_on_to_the_same_bits(
         assert summary(run_dir)["status"] == "converged"
         assert summary(run_dir)["round"] == rounds
     assert_same_run(run_dir, straight_rounds[name])
-    assert "in round 3 already" in refusal(train, run_dir, *common, "model.rounds=2")
+    assert "already in round 3" in refusal(train, run_dir, *common, "model.rounds=2")
     for other, word in {
         "model.reweight.floor=0.2": "reweight was",
         "solver.absolute_tolerance=1e-4": "tolerance of a round was",

@@ -103,7 +103,7 @@ def test_a_damaged_one_is_passed_over_and_named(
     assert checkpoints(folder, 3).latest() is None
     warnings = capsys.readouterr().err.splitlines()
     assert len(warnings) == 3
-    assert ["beginning anew" in warning for warning in warnings] == [False, False, True]
+    assert ["starting over" in warning for warning in warnings] == [False, False, True]
 
 
 def test_something_else_under_its_name_is_passed_over(
@@ -293,5 +293,5 @@ def test_roles_that_are_not_those_of_the_problem(halfway: Path, train: Train) ->
         arrays["role"][arrays["alpha"] == 0] = -1
         write_tensors(path, arrays, about)
     before = everything(halfway)
-    assert "not one of this problem" in one_line(train(halfway, code=2))
+    assert "claims to be of this problem" in one_line(train(halfway, code=2))
     assert everything(halfway) == before

@@ -50,7 +50,7 @@ def test_two_trainers_never_share_it(run_dir: RunDir) -> None:
         try:
             leftover = run_dir.snapshots / f".model-00000001.safetensors.{holder.pid}.tmp"
             leftover.touch()  # the other one is just writing it
-            refused = pytest.raises(UserError, match=f"{run_dir.path}: another trainer is at work")
+            refused = pytest.raises(UserError, match=f"{run_dir.path}: another trainer uses")
             with refused, run_dir.locked():
                 pass
             assert leftover.exists()
@@ -209,5 +209,5 @@ def test_small_files_are_replaced_whole(run_dir: RunDir) -> None:
 def test_read_only(run_dir: RunDir) -> None:
     run_dir.path.mkdir(parents=True)
     run_dir.path.chmod(0o500)
-    with pytest.raises(UserError, match="cannot be written"), run_dir.locked():
+    with pytest.raises(UserError, match="is not writable"), run_dir.locked():
         pass
