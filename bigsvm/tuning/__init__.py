@@ -1,1 +1,1 @@
-"""C and sigma by cross-validation."""
+"""Cross-validation over a grid of C and sigma."""

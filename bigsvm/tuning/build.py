@@ -1,4 +1,4 @@
-"""What is settled before the first training of a tuning: patterns, folds and grid."""
+"""Builds a tuning from its config: patterns, folds and grid."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,16 +17,21 @@ from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset
 from bigsvm.training.build import initial_pattern
 from bigsvm.training.weights import check_all_classes, class_factors, read_sample_weight
-from bigsvm.tuning.cross_validation import FoldTask, Grid, Split
-from bigsvm.tuning.folds import stratified_folds, stratified_sample
+from bigsvm.tuning.cross_validation import (
+    FoldTask,
+    Grid,
+    Split,
+    stratified_folds,
+    stratified_sample,
+)
 
-# Beside matrices and rows: what threads hold of their solutions.
+# For the solutions of the threads, beside matrices and rows.
 _ROOM = 64 * 2**20
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """All that is settled before the first training."""
+    """Patterns, folds and grid of a tuning."""
 
     options: TuneOptions
     grid: Grid
@@ -38,14 +43,14 @@ class Tuning:
 
 
 def build_tuning(config: Config, dataset: Dataset) -> Tuning:
-    """The patterns, their folds and the grid; what cannot work is known here."""
+    """Build the tuning that a config describes; a UserError for what cannot work."""
     options, solver, model = config.tune, config.solver, config.model
     assert options is not None
     form = model.kernel
     if model.algorithm not in ("fw", "mfw"):
         raise UserError(
-            f"model.algorithm = {model.algorithm}: only fw and mfw can be tuned; tune with one of "
-            "them, and give the C and sigma it finds to the weighted SVM"
+            f"model.algorithm = {model.algorithm}: only fw and mfw can be tuned; tune one of "
+            "them, and use its C and sigma for the weighted SVM"
         )
     if len(dataset.classes) > 2:
         raise UserError(
@@ -110,40 +115,40 @@ def build_tuning(config: Config, dataset: Dataset) -> Tuning:
 def _split(
     config: Config, dataset: Dataset, y: np.ndarray, sample_weight: np.ndarray | None
 ) -> Split:
-    """The folds, and of each the weights and the first pattern of trainings on all others.
+    """The folds, and for each the weights and the initial pattern of the trainings on all others.
 
-    All as `train` would have it of those patterns alone: "balanced" counts the classes there, and
-    where the first pattern has the weight 0 the next one above takes its place.
+    As `train` has them on those patterns alone: "balanced" counts the classes there, and an initial
+    pattern of weight 0 is replaced by the next one with a positive weight.
     """
     options, asked = config.tune, config.model.class_weight
     assert options is not None
     fold_of = stratified_folds(y, options.folds, options.seed)
     initial, class_weight = [], []
     for fold in range(options.folds):
-        trained_on = np.flatnonzero(fold_of != fold)
-        counts = np.unique(y[trained_on], return_counts=True)[1]
+        training = np.flatnonzero(fold_of != fold)
+        counts = np.unique(y[training], return_counts=True)[1]
         factors = np.ones(2) if asked is None else class_factors(asked, counts, dataset.classes)
-        weight = factors[(y[trained_on] > 0).astype(int)]
+        weight = factors[(y[training] > 0).astype(int)]
         if sample_weight is not None:
-            weight *= sample_weight[trained_on]
+            weight *= sample_weight[training]
         try:
-            check_all_classes(weight, None, y[trained_on], dataset.classes)
-        except UserError as nothing_left:
-            raise UserError(f"tune, outside of fold {fold}: {nothing_left}") from nothing_left
-        first = initial_pattern(config.solver, len(trained_on))
-        taking_part = np.flatnonzero(weight)
-        first = taking_part[np.searchsorted(taking_part, first) % len(taking_part)]
-        initial.append(int(trained_on[first]))
+            check_all_classes(weight, None, y[training], dataset.classes)
+        except UserError as error:
+            raise UserError(f"tune, outside of fold {fold}: {error}") from error
+        first = initial_pattern(config.solver, len(training))
+        included = np.flatnonzero(weight)
+        first = included[np.searchsorted(included, first) % len(included)]
+        initial.append(int(training[first]))
         class_weight.append(factors)
     weighted = None if asked is None else tuple(class_weight)
     return Split(y, fold_of, tuple(initial), sample_weight, weighted)
 
 
 def matrices_that_fit(config: Config, n: int, d: int) -> int:
-    """How many whole kernel matrices there is room for; none is a UserError."""
+    """How many kernel matrices fit into memory; a UserError if none does."""
     room = config.solver.memory_limit - resident_set() - 8 * n * d - _ROOM
     count = room // (4 * n * n)
-    # From there on a sweep is divided among threads, and the folds would be in each other's way.
+    # Beyond WORTH_THREADS each sweep uses all threads, and parallel folds would compete for them.
     if count >= 1 and n < WORTH_THREADS:
         return count
     most = min(int((max(room, 0) / 4) ** 0.5), WORTH_THREADS - 1)

@@ -1,4 +1,4 @@
-"""One fold of a cross-validation: every algorithm with every C, on a matrix all folds share."""
+"""Cross-validation: the folds, and one fold under one kernel with every algorithm and every C."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from bigsvm.models.curves import average_precision
 from bigsvm.models.scores import auc
 from bigsvm.solvers.whole_matrix import OVERFLOWED, solve
 
-# What is known of each training, as whole numbers: arrays (algorithm, C).
+# The results of a fold: integer arrays (algorithm, C).
 COUNTS = ("right_negative", "right_positive", "support", "working", "iterations", "status")
 # And how well the decision values of the fold are ordered, as float64.
 ORDERS = ("auc", "average_precision")
@@ -21,7 +21,7 @@ FoldResult = dict[str, np.ndarray]
 
 
 class FoldTask(NamedTuple):
-    """The least that is computed, and saved, at once: a fold under one kernel."""
+    """One fold under one kernel: the unit of computing and of saving."""
 
     kernel: int
     fold: int
@@ -29,19 +29,19 @@ class FoldTask(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """What is asked of every fold.
+    """The trainings of every fold.
 
     Attributes
     ----------
     kernels : tuple of Kernel
-        One for each sigma.
+        One per sigma.
     C, algorithms : tuple
     stop_rule, max_iterations
-        Of every training.
+        The same for every training.
     normalized_by : int or None
-        The number of features, where every C is a normalized one (see `normalized_C`).
+        The number of features if every C is normalized (see `normalized_C`).
     intercept : float
-        The b0 added to the kernel.
+        The constant added to the kernel.
     """
 
     kernels: tuple[Kernel, ...]
@@ -53,7 +53,7 @@ class Grid:
     intercept: float = 0.0
 
     def plain_C(self, rows: int) -> tuple[float, ...]:
-        """The C of the formulas, for a training on so many rows."""
+        """The C of the formulas for a training on `rows` rows."""
         if self.normalized_by is None:
             return self.C
         return tuple(normalized_C(C, rows, self.normalized_by) for C in self.C)
@@ -61,18 +61,18 @@ class Grid:
 
 @dataclass(frozen=True)
 class Split:
-    """Patterns, and how they are divided.
+    """The patterns and their folds.
 
     Attributes
     ----------
     y : (n,) int8
     fold_of : (n,) int64
     initial : tuple of int
-        For each fold the pattern that trainings on all others start from.
+        For each fold the pattern that the trainings on all other folds start from.
     sample_weight : (n,) float64 or None
         Factors of C.
     class_weight : tuple of (2,) float64, or None
-        For each fold the factors of C of the classes -1 and +1, in trainings on all others.
+        For each fold the factors of C of the classes -1 and +1 in the trainings on all others.
     """
 
     y: np.ndarray
@@ -82,8 +82,8 @@ class Split:
     class_weight: tuple[np.ndarray, ...] | None = None
 
     def C_of_each(self, C: tuple[float, ...], fold: int) -> np.ndarray:
-        """The C of each pattern in trainings on all folds but one, (len(C), n)."""
-        # In this order, so that the bits are those of `read_weights`.
+        """The C of each pattern in the trainings on all folds but one, (len(C), n)."""
+        # The order of the factors is that of `read_weights`, which gives the same bits.
         of_each = np.repeat(np.array(C, np.float64)[:, None], len(self.y), axis=1)
         if self.sample_weight is not None:
             of_each *= self.sample_weight
@@ -95,11 +95,10 @@ class Split:
 def validate_fold(
     matrix: np.ndarray, split: Split, fold: int, grid: Grid, stop: np.ndarray | None = None
 ) -> FoldResult:
-    """Train on all folds but one, and count what the models get right of that one.
+    """Train on all folds but one, and count the correct predictions on that one.
 
-    Every pattern of that one counts the same there, whatever its weight in the trainings: so does
-    `evaluate`. A training that `stop` cut short has the status STOPPED. Holds no lock: threads may
-    each have a fold.
+    Validation ignores weights, as `evaluate` does. A training that `stop` ended has the status
+    STOPPED. Releases the GIL, so that folds run in parallel threads.
     """
     held_out = split.fold_of == fold
     positive = held_out & (split.y > 0)
@@ -132,7 +131,7 @@ def orders_of(signs: np.ndarray, decisions: np.ndarray) -> tuple[float, float]:
 
 
 def check_overflow(result: FoldResult, task: FoldTask, grid: Grid) -> None:
-    """A training whose numbers left the range of floating point is a mistake of the grid."""
+    """Raise a UserError if a training of the grid had a numerical failure."""
     for algorithm, C in np.argwhere(result["status"] == OVERFLOWED)[:1]:
         kernel = grid.kernels[task.kernel]
         width = f", {kernel.name} kernel with gamma = {kernel.gamma:g}"
@@ -141,3 +140,42 @@ def check_overflow(result: FoldResult, task: FoldTask, grid: Grid) -> None:
             "); kernel values leave the range of float32 or the tolerance that of float64: scale "
             "the data (data.prepare.scaling), raise solver.tolerance or leave out this C"
         )
+
+
+def stratified_folds(y: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """Assign each pattern to a fold: (n,) int64, counted from 0.
+
+    Each class is shuffled and dealt out in turn; the second class continues at the fold where the
+    first one ended, so that the sizes of the folds differ by at most one.
+    """
+    rng = np.random.default_rng(seed)
+    fold_of = np.empty(len(y), np.int64)
+    assigned = 0
+    for sign in (-1, 1):
+        index = np.flatnonzero(y == sign)
+        if len(index) < folds:
+            raise UserError(
+                f"tune.folds = {folds}: the smaller class has {len(index)} patterns; "
+                + (f"take at most {len(index)} folds" if len(index) > 1 else "that is too few")
+            )
+        fold_of[rng.permutation(index)] = (assigned + np.arange(len(index))) % folds
+        assigned += len(index)
+    return fold_of
+
+
+def stratified_sample(y: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Draw `count` patterns in the proportions of the classes; all of them if there are fewer.
+
+    Each class keeps at least two patterns if it has them. In ascending order.
+    """
+    if count >= len(y):
+        return np.arange(len(y))
+    rng = np.random.default_rng(seed)
+    negative, positive = np.flatnonzero(y < 0), np.flatnonzero(y > 0)
+    least, most = max(2, count - len(negative)), min(len(positive), count - 2)
+    share = min(max(round(count * len(positive) / len(y)), least), most)
+    chosen = [
+        rng.choice(negative, count - share, replace=False),
+        rng.choice(positive, share, replace=False),
+    ]
+    return np.sort(np.concatenate(chosen))

@@ -1,6 +1,6 @@
-"""Cross-validation on the workers of a Dask cluster: a fold under one kernel is a task.
+"""Cross-validation on a Dask cluster: a fold under one kernel is a task.
 
-A worker reads the patterns from the store by itself, and keeps them and the last kernel matrix.
+Each worker reads the patterns from the store, and keeps them and the last kernel matrix.
 """
 
 import threading
@@ -26,13 +26,13 @@ class TuningJob:
     Attributes
     ----------
     key : str
-        Differs between tunings.
+        Identifies the tuning.
     store : str or dict
-        The data set, as `open_dataset` takes it.
+        The data set, as for `open_dataset`.
     seen : dict
         What the driver saw of it; see `worker.probe`.
     index : (n,) int64
-        The patterns taken part of it.
+        The patterns used.
     """
 
     key: str
@@ -53,7 +53,7 @@ def validate_on_cluster(
     tasks: list[FoldTask],
     interrupted: Callable[[], bool],
 ) -> Generator[tuple[FoldTask, FoldResult], None, None]:
-    """Yield the tasks, a round of one for each thread of the workers after the other."""
+    """Yield results in rounds of one task per worker thread."""
     seen = worker.probe(store)
     cluster.examine(lambda theirs: worker.mismatch(theirs, seen, store), worker.probe, store)
     job = TuningJob(key, store, seen, index, split, grid)
@@ -76,7 +76,7 @@ _kept: dict[str, Any] = {}
 
 
 def validate(job: TuningJob, task: FoldTask, thread_count: int) -> FoldResult:
-    """Runs on a worker: one task."""
+    """Run one task, on a worker."""
     with _one_at_a_time:
         if _kept.get("key") != job.key:
             _kept.clear()
@@ -85,7 +85,7 @@ def validate(job: TuningJob, task: FoldTask, thread_count: int) -> FoldResult:
             with open_dataset(job.store, with_labels=False) as dataset:
                 _kept.update(key=job.key, rows=dataset.gather(job.index))
         if _kept.get("kernel") != task.kernel:
-            _kept.pop("matrix", None)  # two at a time may be more than there is room for
+            _kept.pop("matrix", None)  # there may not be memory for two matrices
             with use_threads(min(thread_count, available_threads())):
                 _kept["matrix"] = kernel_matrix(job.grid.kernels[task.kernel], _kept["rows"])
             _kept["kernel"] = task.kernel

@@ -1,4 +1,4 @@
-"""A picture of a tuning: the mean score over C and sigma."""
+"""The heat map of a tuning: the mean score over C and sigma."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,13 +8,13 @@ import numpy as np
 from bigsvm.files.atomic import atomic_write
 from bigsvm.tuning.table import Point
 
-# A cell further below the best than this is as dark as can be: what matters lies near the top.
+# Cells further than this below the best have the darkest colour, to show differences near the top.
 SPAN = 20.0  # percentage points
 MOST_LABELS = 25
 
 
 def plot_heat_map(path: Path, points: Sequence[Point], best: Point, metric: str) -> None:
-    """Draw the points of one algorithm; the best one is framed."""
+    """Plot the points of one algorithm, with a frame around the best."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
@@ -32,7 +32,7 @@ def plot_heat_map(path: Path, points: Sequence[Point], best: Point, metric: str)
     axes = figure.subplots()
     top = scores.max()
     low = max(scores.min(), top - SPAN)
-    # Cividis: its order is one of lightness too, for colour-blind readers and grey paper.
+    # Cividis is also ordered by lightness, for colour-blind readers and black-and-white print.
     image = axes.imshow(
         scores, cmap="cividis", origin="lower", aspect="auto", vmin=low, vmax=max(top, low + 1e-9)
     )
@@ -72,7 +72,7 @@ def plot_heat_map(path: Path, points: Sequence[Point], best: Point, metric: str)
 
 
 def _label(axes, axis: str, values: Sequence[float]) -> None:  # type: ignore[no-untyped-def]
-    """Name the cells of an axis, every so many of them where they are many."""
+    """Label the cells of an axis, at most MOST_LABELS of them."""
     step = -(-len(values) // MOST_LABELS)
     places = range(0, len(values), step)
     labels = [f"{values[place]:g}" for place in places]

@@ -1,4 +1,4 @@
-"""Cross-validation in this process: folds in parallel threads, on matrices as memory allows."""
+"""Cross-validation in this process: folds in parallel threads that share kernel matrices."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -10,7 +10,7 @@ import numpy as np
 from bigsvm.solvers.whole_matrix import kernel_matrix
 from bigsvm.tuning.cross_validation import FoldResult, FoldTask, Grid, Split, validate_fold
 
-_SECONDS_BETWEEN_LOOKS = 0.1
+_POLL_SECONDS = 0.1
 
 
 def validate_locally(
@@ -22,19 +22,20 @@ def validate_locally(
     matrices: int,
     interrupted: Callable[[], bool],
 ) -> Generator[tuple[FoldTask, FoldResult], None, None]:
-    """Yield the tasks as they are finished; those of one kernel stand together in `tasks`.
+    """Yield results as folds finish; the tasks of one kernel must be adjacent in `tasks`.
 
-    Only this thread computes kernel matrices: numba's simplest threading layer does not bear two
-    callers. At most `matrices` of them are held at a time. Ends early when interrupted.
+    Only this thread computes kernel matrices, because numba's workqueue threading layer does not
+    allow concurrent callers. At most `matrices` of them are held at a time. Ends early when
+    interrupted.
     """
     stop = np.zeros(1, bool)
     waiting: dict[Future[FoldResult], FoldTask] = {}
     unfinished: Counter[int] = Counter()
 
     def finished(held: int) -> Iterator[tuple[FoldTask, FoldResult]]:
-        """Wait until no more than so many matrices are in use."""
+        """Wait until at most `held` matrices are in use."""
         while len(unfinished) > held and not interrupted():
-            done, _ = wait(waiting, _SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
+            done, _ = wait(waiting, _POLL_SECONDS, FIRST_COMPLETED)
             for future in done:
                 task, result = waiting.pop(future), future.result()
                 unfinished[task.kernel] -= 1
@@ -56,6 +57,6 @@ def validate_locally(
                 del matrix
             yield from finished(0)
         finally:
-            stop[0] = True  # whoever is still at work leaves at once
+            stop[0] = True  # makes running folds return at once
             for future in waiting:
                 future.cancel()

@@ -1,4 +1,4 @@
-"""What a tuning has found so far, a file for each fold under each kernel."""
+"""The finished folds of a tuning: a file for each fold under each kernel."""
 
 import sys
 from pathlib import Path
@@ -15,16 +15,16 @@ FORMAT = "bigsvm tuning 2"  # 1 had no auc and average_precision
 
 
 class ResultStore:
-    """The finished tasks of one tuning.
+    """Saves and loads the results of one tuning.
 
     Parameters
     ----------
     folder : Path
     identity : dict
-        What the tuning is of: data, folds and grid. Units of another one are refused: a table of
-        both would be of neither.
+        What determines the results: data, folds and grid. Results of another tuning are an error,
+        since they must not be mixed in one table.
     shape : tuple of int
-        How many algorithms, and how many C.
+        The numbers of algorithms and of values of C.
     """
 
     def __init__(self, folder: Path, identity: dict[str, Any], shape: tuple[int, int]) -> None:
@@ -33,11 +33,11 @@ class ResultStore:
         self._shape = shape
 
     def save(self, task: FoldTask, result: FoldResult) -> None:
-        """Write a task, whole or not at all."""
+        """Write the result of a task atomically."""
         write_tensors(self._path(task), result, {"format": FORMAT, "identity": self._identity})
 
     def load(self, tasks: list[FoldTask]) -> dict[FoldTask, FoldResult]:
-        """Those of the tasks that are there; damaged ones are named, and left to be done again."""
+        """The saved results; damaged ones are skipped with a warning, to be computed again."""
         found = {}
         for path in sorted(self._folder.glob("*.safetensors")):
             try:
@@ -49,13 +49,15 @@ class ResultStore:
                 continue
             check_same_run(about.get("identity"), self._identity, self._folder.parent)
             if any(_is_impossible(name, of_kind, self._shape) for name, of_kind in result.items()):
-                print(f"warning: {path}: holds no results; computed again", file=sys.stderr)
+                print(
+                    f"warning: {path}: has no valid results; it is computed again", file=sys.stderr
+                )
                 continue
             found[path] = result
         return {task: found[path] for task in tasks if (path := self._path(task)) in found}
 
     def clear(self) -> None:
-        """Forget all."""
+        """Delete all results."""
         for path in self._folder.glob("*.safetensors"):
             path.unlink()
 

@@ -1,4 +1,4 @@
-"""The table of a tuning: a row for each algorithm, sigma and C, over all folds."""
+"""The table of a tuning: a row per algorithm, sigma and C, aggregated over the folds."""
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
@@ -42,10 +42,12 @@ class Point:
     ----------
     algorithm : str
     sigma : float or None
-        None for a kernel that has no width to tune.
+        None for a kernel without a width.
     C : float
     values : dict
-        For each of QUANTITIES one number a fold; `converged` in how many folds the gap was closed.
+        For each of QUANTITIES one number per fold.
+    converged : int
+        The number of folds in which the training converged.
     """
 
     algorithm: str
@@ -55,12 +57,12 @@ class Point:
     converged: int
 
     def mean(self, quantity: str) -> float:
-        """Over the folds."""
+        """The mean over the folds."""
         return float(np.mean(self.values[quantity]))
 
     @property
     def row(self) -> dict[str, object]:
-        """One line of tune.csv; std is that of the folds themselves (divided by their number)."""
+        """One line of tune.csv; std is the population standard deviation over the folds."""
         folds = len(self.values["accuracy"])
         return {
             "algorithm": self.algorithm,
@@ -106,15 +108,15 @@ def points_of(
 
 
 def ranked(points: Sequence[Point], metric: str) -> list[Point]:
-    """The best first.
+    """Sort the points, best first.
 
-    Among equals the one with fewer support vectors, which is faster to use; then the smoother one,
-    with the smaller C and the larger sigma.
+    Ties go to fewer support vectors, which predict faster; then to the smoother model, with the
+    smaller C and the larger sigma.
     """
     return sorted(
         points,
         key=lambda point: (
-            -round(point.mean(metric), 12),  # sums of the same fractions in another order
+            -round(point.mean(metric), 12),  # equal scores may differ by rounding
             point.mean("support"),
             point.C,
             -(point.sigma or 0.0),
@@ -137,7 +139,7 @@ HEADING = (
 
 
 def line(point: Point) -> str:
-    """For people: one point, aligned under HEADING."""
+    """One point as text, aligned under HEADING."""
     spread = 100 * float(np.std(point.values["accuracy"]))
     return (
         f"{point.C:>10g}{'-' if point.sigma is None else f'{point.sigma:g}':>10}"
@@ -150,7 +152,7 @@ def line(point: Point) -> str:
 
 
 def edges_reached(best: Point, C: Sequence[float], sigmas: Sequence[float | None]) -> list[str]:
-    """The keys of which the best value is the first or last one tried: better may lie beyond."""
+    """The keys whose best value is the smallest or largest one tried."""
     at_edge = []
     widths = [sigma for sigma in sigmas if sigma is not None]
     for key, value, tried in (("C", best.C, list(C)), ("sigma", best.sigma, widths)):

@@ -7,7 +7,7 @@ import numpy as np
 
 from bigsvm.config import normalized_C
 from bigsvm.solvers.whole_matrix import kernel_matrix, solve
-from bigsvm.tuning.folds import stratified_folds
+from bigsvm.tuning.cross_validation import stratified_folds
 from scripts.paper.initialization import starts
 from scripts.paper.partitions import partition
 from scripts.paper.published import METRICS

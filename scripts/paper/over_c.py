@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.tuning.folds import stratified_folds
+from bigsvm.tuning.cross_validation import stratified_folds
 from scripts.paper.by_columns import rows_of, tested
 from scripts.paper.partitions import sample
 from scripts.paper.published import ALGORITHMS, KERNELS, METRICS

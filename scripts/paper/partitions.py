@@ -9,7 +9,7 @@ from bigsvm.core.labels import choose_classes, distinct_labels, encode_labels
 from bigsvm.core.scaling import ScalingFit
 from bigsvm.preparation.sources import SOURCES, locate_files
 from bigsvm.readers import ReadOptions, open_reader
-from bigsvm.tuning.folds import stratified_folds, stratified_sample
+from bigsvm.tuning.cross_validation import stratified_folds, stratified_sample
 from scripts.paper.published import SMALL, sizes
 
 REPETITIONS = 10

@@ -14,8 +14,7 @@ from bigsvm.config import normalized_C
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel, block_of, products
 from bigsvm.solvers.whole_matrix import kernel_matrix, solve
-from bigsvm.tuning.cross_validation import Grid, Split, validate_fold
-from bigsvm.tuning.folds import stratified_folds
+from bigsvm.tuning.cross_validation import Grid, Split, stratified_folds, validate_fold
 from scripts.paper.partitions import Rows, partition
 from scripts.paper.published import ALGORITHMS, MODELS
 

@@ -21,7 +21,7 @@ from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.stores.store import open_dataset
 from bigsvm.tune import main
-from bigsvm.tuning.folds import stratified_folds, stratified_sample
+from bigsvm.tuning.cross_validation import stratified_folds, stratified_sample
 from tests.support.trainings import HANGS, environment, wait_until
 from tests.support.tunings import CS, SIGMAS, command, config_for, made_store, tune
 
@@ -268,7 +268,7 @@ def test_a_forged_point_is_computed_again(
     arrays, about = read_tensors(path)
     write_tensors(path, arrays | {"support": forged}, about)
     tune(config, tmp_path / "run")
-    assert f"warning: {path}: holds no results" in capsys.readouterr().err
+    assert f"warning: {path}: has no valid results" in capsys.readouterr().err
     assert found(tmp_path / "run") == found(straight)
     write_tensors(path, arrays, about | {"identity": None})
     assert cli.run(main, command(config, tmp_path / "run")) == 2

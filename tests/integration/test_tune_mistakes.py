@@ -76,13 +76,13 @@ BAD: dict[str, tuple[str, ...]] = {
     "tune.folds=1": ("tune.folds = 1",),
     "tune.folds=200": ("tune.folds = 200", "the smaller class has", "at most"),
     "tune.subsample=3": ("tune.subsample = 3",),
-    "tune.metric=f1": ("tune.metric",),
+    "tune.metric=f3": ("tune.metric",),
     "solver.memory_limit=1MiB": ("tune.subsample", "raise solver.memory_limit"),
     "solver.initial=250": ("solver.initial = 250",),
     "model.kernel={name: linear}": ("tune.sigma", "has no sigma"),
     "model.algorithm=rwsvm": ("model.algorithm = rwsvm", "only fw and mfw"),
     "model={algorithm: wsvm, weights: w.npy, kernel: {sigma: 1}}": ("model.algorithm = wsvm",),
-    "model.class_weight={'7': 2}": ("model.class_weight: '7' is no class",),
+    "model.class_weight={'7': 2}": ("model.class_weight: '7' is not a class",),
 }
 
 

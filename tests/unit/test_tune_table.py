@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bigsvm.tuning.folds import stratified_folds, stratified_sample
+from bigsvm.tuning.cross_validation import stratified_folds, stratified_sample
 from bigsvm.tuning.table import Point, edges_reached, ranked
 
 
