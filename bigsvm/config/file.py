@@ -1,4 +1,4 @@
-"""Reading a config: a YAML file, values set on the command line, and one line on what is wrong."""
+"""Reads a config from a YAML file and --set options; mistakes become one clear line."""
 
 import difflib
 import math
@@ -17,19 +17,19 @@ from bigsvm.core.yaml_dialect import parse_yaml, read_yaml
 
 
 def load_config(path: Path, settings: Sequence[str] = ()) -> Config:
-    """Read and check a config file.
+    """Read and validate a config file.
 
     Parameters
     ----------
     path : Path
     settings : sequence of "section.key=value"
-        Values that replace those of the file; each value is read as YAML.
+        Values that override those of the file; each is parsed as YAML.
 
     Returns
     -------
     Config
     """
-    return _checked(Config, _read_yaml(path), path, settings)
+    return _validate(Config, _read_yaml(path), path, settings)
 
 
 class _OnlyCluster(Section):
@@ -37,12 +37,12 @@ class _OnlyCluster(Section):
 
 
 def cluster_config(where: str, settings: Sequence[str] = ()) -> ClusterConfig:
-    """The cluster section for a command that has no config file.
+    """The cluster section for a command without a config file.
 
     Parameters
     ----------
     where : str
-        "local", the address of a scheduler, or the file that one wrote.
+        "local", the address of a scheduler, or the file a scheduler wrote.
     settings : sequence of "cluster.key=value"
         As for `load_config`.
 
@@ -54,22 +54,24 @@ def cluster_config(where: str, settings: Sequence[str] = ()) -> ClusterConfig:
     if is_url(where) or re.fullmatch(r"[\w.-]+:\d+", where):
         section = {"kind": "address", "address": where}
     elif where != "local":
-        if not Path(where).is_file():  # a config's own file is waited for: its scheduler may start
+        if not Path(
+            where
+        ).is_file():  # in a config it may still appear: its scheduler may be starting
             raise UserError(
-                f"--cluster {where}: there is no such file; give `local`, the address of a "
-                "scheduler (tcp://host:8786) or the file that one wrote"
+                f"--cluster {where}: no such file; use `local`, the address of a "
+                "scheduler (tcp://host:8786) or the file it wrote"
             )
         section = {"kind": "scheduler_file", "scheduler_file": where}
     for setting in settings:
         if not setting.startswith("cluster."):
             raise UserError(f"--set {setting}: write it as cluster.key=value")
-    return _checked(_OnlyCluster, {"cluster": section}, Path("--cluster"), settings).cluster
+    return _validate(_OnlyCluster, {"cluster": section}, Path("--cluster"), settings).cluster
 
 
 _Kind = TypeVar("_Kind", bound=Section)
 
 
-def _checked(
+def _validate(
     kind: type[_Kind], values: dict[str, Any], path: Path, settings: Sequence[str]
 ) -> _Kind:
     for setting in settings:
@@ -85,7 +87,7 @@ def _checked(
 
 
 def _origin(location: str, path: Path, settings: Sequence[str]) -> str:
-    """Where a wrong value came from: the file, or the last --set that touched it."""
+    """The origin of a wrong value: the file, or the last --set that changed it."""
     for key in (setting.partition("=")[0].strip() for setting in reversed(settings)):
         if f"{location}.".startswith(f"{key}."):
             return f"--set {key}"
@@ -100,7 +102,7 @@ def _assign(values: dict[str, Any], keys: list[str], value: Any, setting: str) -
         if inner is None:
             inner = values[key] = {}
         if not isinstance(inner, dict):
-            raise UserError(f"--set {setting}: {'.'.join(keys[: depth + 1])} has no keys in it")
+            raise UserError(f"--set {setting}: {'.'.join(keys[: depth + 1])} is not a section")
         values = inner
     values[keys[-1]] = value
 
@@ -112,18 +114,18 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: cannot be read ({problem.strerror})") from problem
     if not isinstance(values, dict):
         sections = ", ".join(Config.model_fields)
-        raise UserError(f"{path}: is not a config; it must have the sections {sections}")
+        raise UserError(f"{path}: is not a config, which has the sections {sections}")
     return values
 
 
-# A few lines of YAML can name a list of lists of lists of ... that no memory could hold as text.
+# With aliases, a few lines of YAML can describe a nested list too large to print.
 _short = reprlib.Repr()
 _short.maxlevel, _short.maxlist, _short.maxdict = 3, 20, 20
 _short.maxstring = _short.maxlong = _short.maxother = 100
 
 
 def _explain(mistakes: ValidationError, values: Mapping[str, Any]) -> tuple[str, str]:
-    """The first mistake: its key, and in one line what is wrong and the nearest known key."""
+    """The key of the first mistake, and one line that explains it."""
     errors = mistakes.errors()
     first = min(errors, key=lambda error: (error["type"] != "extra_forbidden", -len(error["loc"])))
     location = [part for part in first["loc"] if part in _keys_along(first["loc"], values)]
@@ -147,7 +149,7 @@ def _explain(mistakes: ValidationError, values: Mapping[str, Any]) -> tuple[str,
 
 
 def _keys_along(location: Sequence[Any], values: Any) -> list[Any]:
-    """The parts of pydantic's location that are keys in the file: it adds names of types."""
+    """The parts of pydantic's location that are keys of the file; others are type names."""
     keys = []
     for part in location:
         if isinstance(values, Mapping) and part in values:

@@ -1,4 +1,4 @@
-"""What can be chosen when raw files become a store."""
+"""The options of `prepare`."""
 
 from typing import Any, Literal
 

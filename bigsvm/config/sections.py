@@ -1,4 +1,4 @@
-"""The configuration of a run, checked on the way in."""
+"""The sections of a config file, validated."""
 
 import math
 import re
@@ -31,7 +31,7 @@ def _size(value: Any) -> Any:
     if isinstance(value, str):
         match = re.fullmatch(rf"\s*({_NUMBER})\s*([kmgtKMGT]?[iI]?[bB]?)\s*", value)
         if not match or match[2].upper() not in _SIZES:
-            raise ValueError("a size is a number of bytes or like 512MiB, 2GiB, 800MB")
+            raise ValueError("a size is a number of bytes, or text such as 512MiB, 2GiB, 800MB")
         size = float(match[1]) * _SIZES[match[2].upper()]
         if not math.isfinite(size):
             raise ValueError("is too large")
@@ -46,7 +46,7 @@ def _duration(value: Any) -> Any:
             return sum(float(part) * 60**power for power, part in enumerate(parts))
         units = re.findall(rf"({_NUMBER})\s*([smhd])", value)
         if not units or re.sub(rf"{_NUMBER}\s*[smhd]|\s", "", value):
-            raise ValueError("a time is a number of seconds or like 90s, 2h30m, 01:30:00")
+            raise ValueError("a time is a number of seconds, or text such as 90s, 2h30m, 01:30:00")
         return sum(float(number) * _SECONDS[unit] for number, unit in units)
     return value
 
@@ -56,7 +56,7 @@ Duration = Annotated[float, BeforeValidator(_duration)]
 
 
 class Section(BaseModel):
-    """A part of the config: no unknown keys, no values of the wrong kind."""
+    """A section of the config, without unknown keys or values of the wrong type."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -64,14 +64,14 @@ class Section(BaseModel):
     @classmethod
     def _plain(cls, value: Any) -> Any:
         if isinstance(value, str) and "\0" in value:
-            raise ValueError("a zero byte is not possible here")
-        if isinstance(value, bool):  # pydantic would take `true` for the number 1
-            raise ValueError("true and false are not possible here")
+            raise ValueError("a zero byte is not allowed here")
+        if isinstance(value, bool):  # pydantic would accept `true` as the number 1
+            raise ValueError("true and false are not allowed here")
         return value
 
 
 class ArraysConfig(Section):
-    """Arrays of the user's own: where they are and what they are called."""
+    """The user's own arrays: the path of their store, and their names."""
 
     path: str
     x: str = "X"
@@ -80,7 +80,7 @@ class ArraysConfig(Section):
 
 
 class DataConfig(Section):
-    """What to train and to test on."""
+    """The data to train and to test on."""
 
     source: str | None = None
     train: str | ArraysConfig | None = None
@@ -92,11 +92,13 @@ class DataConfig(Section):
         if self.source is None and self.train is None:
             raise ValueError("give `source` (a named data set or a file) or `train` (a store)")
         if self.source is None and self.prepare != PrepareOptions():
-            raise ValueError("`prepare` is for a `source`; a store was prepared when it was made")
+            raise ValueError("`prepare` applies to a `source`; a store has been prepared already")
         if self.source is not None and isinstance(self.train, ArraysConfig):
-            raise ValueError("with `source`, `train` is the path of the store to make")
+            raise ValueError("with `source`, `train` is the path of the store to create")
         if self.source is not None and isinstance(self.train, str) and is_url(self.train):
-            raise ValueError("with `source`, the store is made on this machine: `train` is a path")
+            raise ValueError(
+                "with `source`, the store is created on this machine: `train` is a path"
+            )
         for place in (self.train, self.test):
             reject_credentials(place.path if isinstance(place, ArraysConfig) else place or "")
         return self
@@ -128,7 +130,7 @@ class KernelConfig(Section):
         for key in ("sigma", "gamma", "coef0", "degree"):
             changed = getattr(self, key) != type(self).model_fields[key].default
             if changed and key not in _PARAMETERS[self.name]:
-                raise ValueError(f"the {self.name} kernel has no {key}; leave it out")
+                raise ValueError(f"the {self.name} kernel has no {key}; remove it")
         if self.sigma is not None:
             check_sigma(self.name, self.sigma)
         elif not _fits_float32(self.rate):
@@ -139,7 +141,7 @@ class KernelConfig(Section):
 
     @property
     def rate(self) -> float:
-        """gamma, whichever way it was given."""
+        """gamma, given directly or by sigma."""
         if self.sigma is None:
             return 1.0 if self.gamma is None else self.gamma
         return _rate_of(self.name, self.sigma)
@@ -150,12 +152,12 @@ def _rate_of(name: str, sigma: float) -> float:
 
 
 def _fits_float32(rate: float) -> bool:
-    """Whether kernel values can be computed with it; beyond, they would all be 0, 1 or nan."""
+    """Whether gamma is usable; otherwise all kernel values would be 0, 1 or nan."""
     return 1e-37 <= rate <= 1e37
 
 
 def check_sigma(name: str, sigma: float) -> None:
-    """Refuse a width so small, or so large, that its gamma is no number to compute with."""
+    """Raise a ValueError for a sigma whose gamma does not fit into float32."""
     try:
         fits = _fits_float32(_rate_of(name, sigma))
     except (ZeroDivisionError, OverflowError):
@@ -169,12 +171,12 @@ def _too_far(key: str, value: float) -> str:
 
 
 def normalized_C(C: float, rows: int, features: int) -> float:
-    """The C of the formulas for the paper's, of which 1 suits data of any size: C d / n."""
+    """The plain C for a normalized one, C d / n, which makes C = 1 suit data of any size."""
     return C * features / rows
 
 
 class ReweightConfig(Section):
-    """Of a re-weighted SVM: from coefficients to weights; see `bigsvm.solvers.reweight`."""
+    """How a re-weighted SVM turns coefficients into weights; see `bigsvm.solvers.reweight`."""
 
     function: Literal["identity", "sqrt", "log", "tanh"] = "sqrt"
     floor: float = Field(default=0.1, ge=0)
@@ -188,21 +190,21 @@ class ReweightConfig(Section):
 
 
 class ModelConfig(Section):
-    """The model: what the result is, apart from how it is computed.
+    """The model to train, as opposed to how it is computed.
 
     Attributes
     ----------
     weights, sample_weight : str or None
-        An array in the store, or a file (.npy, or .txt with a number a line): the margin asked of
-        each pattern (`wsvm`, and the first round of `rwsvm`), and the factor of its C.
+        An array in the store, or a file (.npy, or .txt with one number per line): the margin asked
+        of each pattern (`wsvm`, and the first round of `rwsvm`), and the factor of its C.
     class_weight : "balanced", or label -> factor of C
     intercept : float
-        The constant added to the kernel; 0 for a decision without intercept.
+        A constant added to the kernel; 0 for a decision function without intercept.
     threshold : {"zero", "balanced", "accuracy"}
         Of two classes: where the decision changes sides. At 0, or where the training rows come out
         best, with every class counting alike (balanced) or every row; fitted at every snapshot.
     rounds, reweight
-        Of `rwsvm`.
+        For `rwsvm`.
     """
 
     algorithm: Literal["fw", "mfw", "wsvm", "rwsvm"] = "mfw"
@@ -223,12 +225,12 @@ class ModelConfig(Section):
             raise ValueError("the algorithm wsvm needs `weights`: an array in the store, or a file")
         if self.weights is not None and self.algorithm not in ("wsvm", "rwsvm"):
             raise ValueError(
-                f"the algorithm {self.algorithm} has no `weights`; take wsvm, or sample_weight"
+                f"the algorithm {self.algorithm} takes no `weights`; use wsvm, or sample_weight"
             )
         for key in ("rounds", "reweight"):
             changed = getattr(self, key) != type(self).model_fields[key].default
             if changed and self.algorithm != "rwsvm":
-                raise ValueError(f"the algorithm {self.algorithm} has no `{key}`; take rwsvm")
+                raise ValueError(f"the algorithm {self.algorithm} takes no `{key}`; use rwsvm")
         return self
 
     def plain_C(self, rows: int, features: int) -> float:
@@ -237,15 +239,15 @@ class ModelConfig(Section):
 
 
 class SolverConfig(Section):
-    """How it is computed, and for how long.
+    """How the model is computed, and for how long.
 
     Attributes
     ----------
     tolerance : float or None
-        Converged when the gap is no larger than this share of the margin; None where
-        absolute_tolerance is given.
+        Converged when the gap is at most this fraction of the margin; None if absolute_tolerance
+        is given.
     absolute_tolerance : float or None
-        The paper's rule instead: converged when the gap is no larger than this.
+        The paper's rule instead: converged when the gap is at most this.
     """
 
     schedule: Literal["auto", "exact", "block"] = "auto"
@@ -272,14 +274,14 @@ class SolverConfig(Section):
         if given.get("tolerance") is not None:
             raise ValueError(
                 "give tolerance (relative to the margin) or absolute_tolerance, not both; null "
-                "takes one back"
+                "unsets one"
             )
-        # So that a run's own config.yaml, which has every key, is a config again.
+        # The config.yaml of a run has every key, and must be valid input again.
         return given | {"tolerance": None}
 
     @property
     def stop_rule(self) -> StopRule:
-        """When a training has converged."""
+        """The stop rule of these tolerances."""
         if self.absolute_tolerance is not None:
             return StopRule(absolute=self.absolute_tolerance)
         assert self.tolerance is not None
@@ -287,7 +289,7 @@ class SolverConfig(Section):
 
 
 class RunConfig(Section):
-    """Where the run lives, and how often it saves."""
+    """The run directory, and how often the run is saved."""
 
     dir: str | None = None
     snapshot_every: int = Field(default=5000, ge=1)
@@ -297,21 +299,21 @@ class RunConfig(Section):
 
 
 class ClusterConfig(Section):
-    """Who computes: this process, or the workers of a Dask cluster.
+    """Where to compute: in this process, or on a Dask cluster.
 
     Attributes
     ----------
     kind : {"none", "local", "address", "scheduler_file"}
-        This process; workers started on this machine; a cluster that is there already.
+        This process; workers started on this machine; an existing cluster.
     workers, threads_per_worker : int or None
-        Of a local cluster (one for each core, and 1). Of another one, `workers` is how many
-        to wait for at the start (1), and each has its own number of threads.
+        For a local cluster (defaults: one worker per core, with 1 thread). For another one,
+        `workers` is the number to wait for at the start (default 1).
     address, scheduler_file : str or None
-        Where the scheduler is: like tcp://10.0.0.1:8786, or the file it wrote.
+        The scheduler's address, such as tcp://10.0.0.1:8786, or the file it wrote.
     wait_limit : float
-        Seconds to wait for workers when there are none, before the run saves itself and leaves.
+        Seconds to wait for workers when there are none, before the run is saved and exits.
     tls_ca, tls_cert, tls_key : str or None
-        PEM files: all traffic is encrypted, and only holders of a certificate take part.
+        PEM files: all traffic is encrypted, and only holders of a certificate can connect.
     """
 
     kind: Literal["none", "local", "address", "scheduler_file"] = "none"
@@ -332,12 +334,12 @@ class ClusterConfig(Section):
         if any(files) and not all(files):
             raise ValueError("TLS needs all of tls_ca, tls_cert and tls_key")
         if all(files) and self.address and not self.address.startswith("tls://"):
-            raise ValueError("with TLS the address begins with tls://")
+            raise ValueError("with TLS the address must begin with tls://")
         return self
 
 
 class Config(Section):
-    """A whole run."""
+    """A complete config."""
 
     data: DataConfig
     model: ModelConfig
@@ -357,6 +359,6 @@ class Config(Section):
         return self
 
     def to_yaml(self) -> str:
-        """The config as YAML, defaults included; loading it gives the same config."""
+        """The config as YAML, including defaults; loading it gives the same config."""
         values = self.model_dump(mode="json", exclude={"tune"} if self.tune is None else None)
         return dump_yaml(values)

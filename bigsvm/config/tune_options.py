@@ -1,17 +1,17 @@
-"""What can be chosen when C and sigma are tuned."""
+"""The options of `tune`."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-_SPREAD_KEYS = {"from", "to", "count"}
+_GRID_KEYS = {"from", "to", "count"}
 
 
-def _spread(value: Any) -> Any:
-    """``{from: 1e-5, to: 1e5, count: 11}`` as a list, evenly spaced in the logarithm."""
+def _expand_grid(value: Any) -> Any:
+    """Expand ``{from: 1e-5, to: 1e5, count: 11}`` to a list, evenly spaced in the logarithm."""
     if not isinstance(value, dict):
         return value
-    if set(value) != _SPREAD_KEYS:
+    if set(value) != _GRID_KEYS:
         raise ValueError("a grid is a list, or {from: 1e-5, to: 1e5, count: 11}")
     first, last, count = (value[key] for key in ("from", "to", "count"))
     if not all(isinstance(end, int | float) and 0 < end < float("inf") for end in (first, last)):
@@ -19,12 +19,14 @@ def _spread(value: Any) -> Any:
     if not isinstance(count, int) or not 2 <= count <= 1000:
         raise ValueError("count is a whole number, 2 to 1000")
     ratio = last / first
-    # Twelve digits, so that decades are decades.
+    # Twelve digits, so that powers of ten come out exact.
     return [float(f"{first * ratio ** (i / (count - 1)):.12g}") for i in range(count)]
 
 
 Positive = Annotated[float, Field(gt=0)]
-Spread = Annotated[list[Positive], BeforeValidator(_spread), Field(min_length=1, max_length=1000)]
+LogGrid = Annotated[
+    list[Positive], BeforeValidator(_expand_grid), Field(min_length=1, max_length=1000)
+]
 
 
 class TuneOptions(BaseModel):
@@ -33,28 +35,28 @@ class TuneOptions(BaseModel):
     Parameters
     ----------
     C : list of float, or {from, to, count}
-        Default: the paper's, 1e-5 to 1e5 by factors of 10.
+        Default: as in the paper, 1e-5 to 1e5 by factors of 10.
     sigma : list of float, or {from, to, count}
         Widths of an rbf or laplacian kernel. Default: 1/16 to 64 by factors of 2 (the paper does
-        not tell its own). Other kernels are taken as `model.kernel` has them.
+        not state its grid). Other kernels are used as `model.kernel` defines them.
     algorithms : list of {"fw", "mfw"}, optional
         Default: `model.algorithm`.
     folds : int
     subsample : int, optional
-        Tune on so many training patterns, drawn by `seed`, in the proportions of the classes.
+        Tune on this many training patterns, drawn in the proportions of the classes.
     seed : int
-        Of the folds and of the subsample.
+        Determines the folds and the subsample.
     max_iterations : int
-        For each training. A large C may need millions of steps for the last digits of the gap,
-        which no fold is large enough to see.
+        Limit of each training. With a large C the last digits of the gap may take millions of
+        steps, and make no measurable difference in the score of a fold.
     metric : {"accuracy", "balanced_accuracy", "f1", "auc", "average_precision"}
         What the best point has most of; F1 and average precision are of the class of +1.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    C: Spread = Field(default=[10.0**power for power in range(-5, 6)])
-    sigma: Spread | None = None
+    C: LogGrid = Field(default=[10.0**power for power in range(-5, 6)])
+    sigma: LogGrid | None = None
     algorithms: list[Literal["fw", "mfw"]] | None = Field(default=None, min_length=1)
     folds: int = Field(default=10, ge=2, le=1000)
     subsample: int | None = Field(default=None, ge=4)
@@ -66,7 +68,7 @@ class TuneOptions(BaseModel):
     @classmethod
     def _no_booleans(cls, value: Any) -> Any:
         if isinstance(value, bool) or (isinstance(value, list) and True in map(_is_bool, value)):
-            raise ValueError("true and false are not possible here")
+            raise ValueError("true and false are not allowed here")
         return value
 
     @field_validator("C", "sigma", "algorithms")

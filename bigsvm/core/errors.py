@@ -1,8 +1,8 @@
-"""What ends a command with one line: a mistake of the user, or something that went away."""
+"""Errors that end a command with one line: mistakes of the user, and failures of the system."""
 
 import errno
 
-# Not the user's mistake: what ends so ends with 1, and may be tried again when there is room.
+# Not the user's mistake: the exit code is 1, and the command can be repeated when there is space.
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -15,29 +15,29 @@ class UserError(Exception):
 
 
 class BeingWritten(UserError):
-    """Another process is making the very file or store; who needs no more than that may wait."""
+    """Another process is writing the same file or store; a caller may wait for it."""
 
 
 class Unreachable(OSError):
-    """A server that does not answer now: nobody's mistake, so the exit code is 1."""
+    """A server does not respond; exit code 1."""
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(errno.ETIMEDOUT, why, where)
 
 
 class ClusterLost(ConnectionError):
-    """A Dask cluster, or all its workers, went away: the run saves itself, and exits with 1."""
+    """A Dask cluster, or all of its workers, is gone: the run is saved; exit code 1."""
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(errno.ENOTCONN, why, f"cluster {where}")
 
 
 class TrainerGone(OSError):
-    """A training that was followed ended without a summary: killed, or by an error of its own."""
+    """A training that `evaluate` follows ended without a summary: killed, or by an error."""
 
     def __init__(self, where: str) -> None:
         super().__init__(
             errno.ESRCH,
-            "its trainer is gone and has left no summary; the same command resumes it",
+            "the trainer ended without a summary; run its command again to resume",
             where,
         )

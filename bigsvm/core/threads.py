@@ -1,4 +1,4 @@
-"""How many threads compiled code may use."""
+"""The number of threads that compiled code uses."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

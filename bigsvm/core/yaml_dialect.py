@@ -1,4 +1,4 @@
-"""YAML without its traps: no key given twice, 1e-5 is a number, nothing but plain data."""
+"""YAML without surprises: no duplicate keys, 1e-5 is a number, and only plain data."""
 
 import re
 from pathlib import Path
@@ -8,12 +8,12 @@ import yaml
 
 from bigsvm.core.errors import UserError
 
-# Some thousand lines. Parsing takes a second for every 40 KiB.
+# Some thousand lines; parsing takes a second per 40 KiB.
 MAX_BYTES = 128 * 1024
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice, and reads 1e-5 as the number it is."""
+    """A SafeLoader that rejects duplicate keys and reads 1e-5 as a number."""
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -36,7 +36,7 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes the text that _Loader would read as a number."""
+    """Quotes text that _Loader would read as a number."""
 
 
 for _either in (_Loader, _Dumper):
@@ -48,18 +48,16 @@ for _either in (_Loader, _Dumper):
 
 
 def read_yaml(path: Path) -> Any:
-    """What a YAML file says; one that is far too long for a config is a UserError."""
+    """Parse a YAML file; a UserError if it is far too long for a config."""
     with path.open("rb") as file:
         text = file.read(MAX_BYTES + 1)
     if len(text) > MAX_BYTES:
-        raise UserError(
-            f"{path}: is longer than the {MAX_BYTES // 1024} KiB that a config may have"
-        )
+        raise UserError(f"{path}: is longer than {MAX_BYTES // 1024} KiB, the limit for a config")
     return parse_yaml(text, str(path))
 
 
 def parse_yaml(text: str | bytes, where: str) -> Any:
-    """What the text says; `where` it is from, for the message if it is not YAML."""
+    """Parse YAML text; `where` is its origin, for error messages."""
     try:
         return yaml.load(text, _Loader)  # a SafeLoader
     except yaml.MarkedYAMLError as mistake:
@@ -73,5 +71,5 @@ def parse_yaml(text: str | bytes, where: str) -> Any:
 
 
 def dump_yaml(values: dict[str, Any]) -> str:
-    """Text that `parse_yaml` reads as the same values."""
+    """Dump values as text that `parse_yaml` reads back unchanged."""
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)

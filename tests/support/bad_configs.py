@@ -83,7 +83,7 @@ CASES: dict[str, Case] = {
         "model.kernel: the rbf kernel has no degree", model="{kernel: {sigma: 1, degree: 2}}"
     ),
     "config: prepare without a source": config(
-        "data: `prepare` is for a `source`",
+        "data: `prepare` applies to a `source`",
         data="{train: good.zarr, prepare: {scaling: standard}}",
     ),
     "config: an empty prepare without a source": Case(

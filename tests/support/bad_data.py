@@ -123,10 +123,10 @@ CASES: dict[str, Case] = {
         "model|wsvm needs `weights`", model="{algorithm: wsvm, kernel: {gamma: 1}}"
     ),
     "weights: of mfw": config(
-        "model|mfw has no `weights`|sample_weight", model="{weights: w, kernel: {gamma: 1}}"
+        "model|mfw takes no `weights`|sample_weight", model="{weights: w, kernel: {gamma: 1}}"
     ),
     "weights: rounds of fw": config(
-        "model|fw has no `rounds`|rwsvm", model="{algorithm: fw, rounds: 3, kernel: {gamma: 1}}"
+        "model|fw takes no `rounds`|rwsvm", model="{algorithm: fw, rounds: 3, kernel: {gamma: 1}}"
     ),
     "weights: no rounds": config(
         "model.rounds = 0", model="{algorithm: rwsvm, rounds: 0, kernel: {gamma: 1}}"

@@ -104,7 +104,7 @@ def test_set_goes_into_sections_and_keys_that_are_not_there(load: Any) -> None:
     [
         ("solver.tolerance", "section.key=value"),
         ("=5", "section.key=value"),
-        ("model.C.x=5", "model.C has no keys"),
+        ("model.C.x=5", "model.C is not a section"),
         ("solver.tolerence=1", "did you mean 'tolerance'"),
         ("solvr.tolerance=1", "did you mean 'solver'"),
         ("model.kernel.sigmas=1", "did you mean 'sigma'"),
