@@ -153,7 +153,7 @@ CASES: dict[str, Case] = {
     "set: wrong value": setting("--set model.C: model.C = -1|greater than 0", "model.C=-1"),
     "set: unknown key": setting("--set solver.tolerence: |'tolerance'", "solver.tolerence=1"),
     "set: not YAML": setting("--set model.C", "model.C=["),
-    "set: into a number": setting("--set model.C.x=1|no keys in it", "model.C.x=1"),
+    "set: into a number": setting("--set model.C.x=1|is not a section", "model.C.x=1"),
     "set: unknown source": setting(
         "nosuch|no such file|miniboone", "'data={source: nosuch, prepare: {rows: 5}}'"
     ),
