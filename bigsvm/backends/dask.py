@@ -1,7 +1,7 @@
-"""The data on the workers of a Dask cluster: each serves one shard of the rows.
+"""The data on the workers of a Dask cluster: each worker serves one shard of the rows.
 
-A worker reads its rows from the store by itself. What travels on a pass is the rows that moved,
-there, and the sums, back: one task a worker, and nothing of it is kept on the cluster.
+Workers read their rows from the store themselves. A pass sends each worker one task with the rows
+that moved and receives its products; nothing stays on the cluster.
 """
 
 import time
@@ -21,34 +21,34 @@ from bigsvm.core.errors import ClusterLost
 from bigsvm.kernels import LANES, Kernel
 from bigsvm.stores.store import Dataset
 
-# With at least so many chunks a worker, shards end where chunks do: no chunk is read twice. With
-# fewer that would load the workers too unequally.
-_CHUNKS_ENOUGH = 16
+# With at least this many chunks per worker, shards end at chunk boundaries, so that no chunk is
+# read twice. With fewer, that would balance the load too badly.
+_ALIGNED_CHUNKS = 16
 
 
 class DaskBackend:
-    """Serves a data set to a solver from the workers of a cluster; see `Backend`.
+    """Serves a data set from the workers of a cluster; see `Backend`.
 
     Parameters
     ----------
     dataset : Dataset
     store : str or dict
-        The same data set, as `open_dataset` takes it; workers open it themselves.
+        The spec of the same data set for `open_dataset`; workers open it themselves.
     kernel : Kernel
     cluster : Cluster
     memory_limit : int
-        Bytes for the process of each worker.
+        Bytes for each worker process.
     n_outputs : int
-        How many a pass makes of every kernel value: they take memory, too.
+        Decision values per pattern; they take memory on the workers.
     rows_at_once : int
         See `Backend`.
 
     Attributes
     ----------
     passes : int
-        Products so far, each a pass over the data.
+        Products so far, each of which is a pass over the data.
     overhead : float
-        The seconds of them in which the slowest worker was not computing.
+        Seconds of these passes in which the slowest worker was not computing.
     """
 
     def __init__(
@@ -72,23 +72,25 @@ class DaskBackend:
         self._memory_limit = memory_limit
         self._n_outputs = n_outputs
         self._seen = worker.probe(store)
-        cluster.examine(lambda seen: worker.mismatch(seen, self._seen, store), worker.probe, store)
+        cluster.check_workers(
+            lambda seen: worker.mismatch(seen, self._seen, store), worker.probe, store
+        )
 
     def gather(self, indices: np.ndarray) -> np.ndarray:
         """See `Backend`."""
         indices = np.asarray(indices, np.int64)
         rows = np.empty((len(indices), self.d), np.float32)
 
-        def here(shard: RowShard) -> np.ndarray:
+        def in_shard(shard: RowShard) -> np.ndarray:
             return (indices >= shard.start) & (indices < shard.stop)
 
-        def wanted(shard: RowShard) -> tuple[np.ndarray, ...] | None:
-            found = indices[here(shard)]
+        def arguments(shard: RowShard) -> tuple[np.ndarray, ...] | None:
+            found = indices[in_shard(shard)]
             return (found,) if len(found) else None
 
         try:
-            for shard, _, part in self._served(worker.gather, wanted):
-                rows[here(shard)] = part
+            for shard, _, part in self._served(worker.gather, arguments):
+                rows[in_shard(shard)] = part
             return rows
         except ClusterLost:
             return self._dataset.gather(indices)  # see `columns`
@@ -96,9 +98,9 @@ class DaskBackend:
     def columns(self, rows: np.ndarray, out: np.ndarray, slots: np.ndarray) -> None:
         """See `Backend`.
 
-        A schedule that asks for columns is in the middle of a step. So where the cluster is lost,
-        this process computes them: the step is completed, the state is whole, and the training can
-        save it and leave.
+        A schedule that requests columns is in the middle of a step. If the cluster is lost, this
+        process computes them, so that the step completes and the training can save a consistent
+        state before it ends.
         """
         self.kernel_values.add_columns(rows, self.n)
         try:
@@ -108,45 +110,45 @@ class DaskBackend:
             LocalBackend(self._dataset, self._kernel, 0).columns(rows, out, slots)
 
     def matvec(self, rows: np.ndarray | RowChunks, coef: np.ndarray) -> np.ndarray:
-        """See `Backend`; `ClusterLost` where it is, for no state changes before a pass is whole."""
+        """See `Backend`; raises `ClusterLost`, since no state changes before a pass is complete."""
         self.kernel_values.add_product(self._kernel, rows, coef, self.n)
         begin = time.monotonic()
-        sums = np.zeros((*coef.shape[1:], self.n))
+        out = np.zeros((*coef.shape[1:], self.n))
         slowest = 0.0
-        for function, arguments in self._of_pieces(rows, coef, sums):
+        for function, arguments in self._chunk_tasks(rows, coef, out):
             served = self._served(function, arguments)
             for shard, _, part in served:
-                sums[..., shard.start : shard.stop] = part
+                out[..., shard.start : shard.stop] = part
             slowest += max(seconds for _, seconds, _ in served)
         taken = time.monotonic() - begin
         self.passes += 1
         self.overhead += taken - slowest
-        return sums
+        return out
 
-    def _of_pieces(
-        self, rows: np.ndarray | RowChunks, coef: np.ndarray, sums: np.ndarray
+    def _chunk_tasks(
+        self, rows: np.ndarray | RowChunks, coef: np.ndarray, out: np.ndarray
     ) -> Iterator[tuple[Callable, Callable[[RowShard], tuple]]]:
-        """What to ask of the workers, one after the other; `sums` are the answers before."""
+        """Yield the tasks of one product; `out` holds the products of the chunks before."""
         if self._kernel.name == "linear":
             weights = linear_weights(rows, as_2d(coef))
             yield worker.linear, lambda _: (weights,)
             return
         before = None
-        for piece, its_coef in chunks_with_coef(rows, coef):
-            yield worker.matvec, partial(_with_sums, piece, its_coef, before)
-            before = sums
+        for chunk, chunk_coef in chunks_with_coef(rows, coef):
+            yield worker.matvec, partial(_matvec_arguments, chunk, chunk_coef, before)
+            before = out
 
     @property
     def overhead_per_pass(self) -> float | None:
-        """Seconds of a pass, on average, in which its slowest worker was not computing."""
+        """Mean seconds per pass in which the slowest worker was not computing."""
         return self.overhead / self.passes if self.passes else None
 
     def _served(
         self, function: Callable, arguments: Callable[[RowShard], tuple | None]
     ) -> list[tuple[RowShard, float, np.ndarray]]:
-        """Shards, the seconds a worker took for each, and its answer.
+        """Compute on all shards: a list of shard, seconds the worker took, and its result.
 
-        A shard for which `arguments` gives None is left out.
+        Shards for which `arguments` returns None are left out.
         """
         while True:
             calls, shards = [], []
@@ -160,9 +162,9 @@ class DaskBackend:
                 return [(s, *answer) for s, answer in zip(shards, answers, strict=True)]
 
     def _shards(self, workers: dict[str, int]) -> list[tuple[str, RowShard]]:
-        """Divide the rows among the workers, by their threads."""
+        """Divide the rows among the workers in proportion to their threads."""
         unit = self._dataset.chunk_rows
-        if self.n < _CHUNKS_ENOUGH * len(workers) * unit:
+        if self.n < _ALIGNED_CHUNKS * len(workers) * unit:
             unit = LANES
         units = -(-self.n // unit)
         shares = np.cumsum([0, *workers.values()]) / sum(workers.values())
@@ -184,10 +186,10 @@ class DaskBackend:
         )  # fmt: skip
 
 
-def _with_sums(
+def _matvec_arguments(
     rows: np.ndarray, coef: np.ndarray, before: np.ndarray | None, shard: RowShard
 ) -> tuple[np.ndarray, ...]:
-    """What `worker.matvec` is given for a shard; `before` are the sums of all patterns so far."""
+    """The arguments of `worker.matvec`; `before` holds the products of all patterns so far."""
     if before is None:
         return rows, coef
     return rows, coef, before[..., shard.start : shard.stop]

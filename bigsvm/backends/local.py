@@ -1,4 +1,4 @@
-"""The data in this process: chunks kept in memory while they fit, streamed from disk otherwise."""
+"""The data in this process: as many chunks as fit stay in memory, the others are streamed."""
 
 from collections.abc import Iterator
 from itertools import cycle
@@ -17,17 +17,17 @@ from bigsvm.stores.store import Dataset
 
 
 class LocalBackend:
-    """Serves a data set to a solver from this process, with numba threads.
+    """Serves a data set from this process, with numba threads; see `Backend`.
 
     Parameters
     ----------
     dataset : Dataset
     kernel : Kernel
     resident_bytes : int
-        Chunks are kept in memory up to this many bytes; the others are read again on every pass, in
-        the background, while the one before them is computed.
+        Chunks are kept in memory up to this many bytes. The others are read again in every pass, in
+        the background while earlier ones are computed.
     threads : int or None
-        None: all cores.
+        None means all cores.
     rows_at_once : int
         See `Backend`.
     """
@@ -65,15 +65,15 @@ class LocalBackend:
         indices = np.asarray(indices, np.int64)
         rows = np.empty((len(indices), self.d), np.float32)
         starts = indices // self._dataset.chunk_rows * self._dataset.chunk_rows
-        absent = np.ones(len(indices), bool)
+        on_disk = np.ones(len(indices), bool)
         for start in np.unique(starts):
             if block := self._resident.get(int(start)):
                 here = starts == start
                 panel, lane = np.divmod(indices[here] - start, LANES)
                 rows[here] = block.panels[panel, :, lane]
-                absent &= ~here
-        if absent.any():
-            self._dataset.gather(indices[absent], rows, np.flatnonzero(absent))
+                on_disk &= ~here
+        if on_disk.any():
+            self._dataset.gather(indices[on_disk], rows, np.flatnonzero(on_disk))
         return rows
 
     def columns(self, rows: np.ndarray, out: np.ndarray, slots: np.ndarray) -> None:
@@ -86,23 +86,21 @@ class LocalBackend:
     def matvec(self, rows: np.ndarray | RowChunks, coef: np.ndarray) -> np.ndarray:
         """See `Backend`."""
         self.kernel_values.add_product(self._kernel, rows, coef, self.n)
-        columns = as_2d(coef)
-        sums = np.zeros((columns.shape[1], self.n))
-        self.add_products(rows, columns, sums)
-        return sums if coef.ndim == 2 else sums[0]
+        coef_2d = as_2d(coef)
+        out = np.zeros((coef_2d.shape[1], self.n))
+        self.add_products(rows, coef_2d, out)
+        return out if coef.ndim == 2 else out[0]
 
-    def add_products(
-        self, rows: np.ndarray | RowChunks, coef: np.ndarray, sums: np.ndarray
-    ) -> None:
-        """Add those of `matvec` for coefficients (q, sums) to others, of rows before these."""
+    def add_products(self, rows: np.ndarray | RowChunks, coef: np.ndarray, out: np.ndarray) -> None:
+        """Add the products of `matvec` for coefficients (q, outputs) to `out` (outputs, n)."""
         with use_threads(self._threads):
-            add_products(self._kernel, self._blocks, rows, coef, sums)
+            add_products(self._kernel, self._blocks, rows, coef, out)
 
-    def add_linear(self, weights: np.ndarray, sums: np.ndarray) -> None:
-        """The same for weight vectors (sums, d) of the linear kernel."""
+    def add_linear(self, weights: np.ndarray, out: np.ndarray) -> None:
+        """Add the products with weight vectors (outputs, d) of the linear kernel to `out`."""
         with use_threads(self._threads):
             for block in self._blocks():
-                kernels.linear_products(block, weights, sums)
+                kernels.linear_products(block, weights, out)
 
     def _blocks(self) -> Iterator[Block]:
         yield from self._resident.values()
@@ -111,23 +109,24 @@ class LocalBackend:
 
 
 class ChunkStream:
-    """Chunks read and laid out in the background, in the same memory pass after pass.
+    """Reads chunks into panels in the background, reusing the same memory pass after pass.
 
-    Fresh memory is slow at first touch: taken anew for each chunk it costs as much as the reading.
+    Newly allocated memory is slow at first touch; allocated for each chunk, it would cost as much
+    time as the reading.
     """
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        chunk_rows, d, readers = dataset.chunk_rows, dataset.d, dataset.n_readers
-        # One block is computed while each reader fills another.
+        chunk_rows, d, n_readers = dataset.chunk_rows, dataset.d, dataset.n_readers
+        # While one block is computed, each reader fills another.
         shape = (-(-chunk_rows // LANES), d, LANES)
-        self._panels = [np.zeros(shape, np.float32) for _ in range(readers + 1)]
+        self._panels = [np.zeros(shape, np.float32) for _ in range(n_readers + 1)]
         self._spaces: SimpleQueue[np.ndarray] = SimpleQueue()
-        for _ in range(readers):
+        for _ in range(n_readers):
             self._spaces.put(np.empty((chunk_rows, d), np.float32))
 
     def blocks(self, spans: list[tuple[int, int]]) -> Iterator[Block]:
-        """The chunks at `spans` one after the other; each is gone when the next is asked for."""
+        """Yield the chunks at `spans`; each is valid only until the next one is requested."""
         wanted = zip(spans, cycle(self._panels), strict=False)
         yield from prefetch_map(lambda item: self._load(*item), wanted, self._dataset.n_readers)
 

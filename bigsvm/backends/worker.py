@@ -1,7 +1,7 @@
-"""What runs on a Dask worker: the kernels, on a shard of the rows that the worker reads itself.
+"""Tasks on a Dask worker: the kernels, applied to a shard of rows that the worker reads itself.
 
-A worker holds no state of the training. All it keeps between tasks is the shard it was last asked
-for, as much of it as fits in memory.
+A worker holds no state of the training. Between tasks it keeps only the shard of the last task, as
+much of it as fits in memory.
 """
 
 import hashlib
@@ -29,22 +29,22 @@ from bigsvm.stores.store import Dataset, open_dataset
 
 @dataclass(frozen=True)
 class RowShard:
-    """Rows `start` to `stop` of a data set, and how they are to be served.
+    """Rows `start` to `stop` of a data set, and how to serve them.
 
     Attributes
     ----------
     store : str or dict
-        The data set, as `open_dataset` takes it.
+        The spec of the data set for `open_dataset`.
     seen : dict
-        What the driver saw of that store and of its own software; see `probe`.
+        What `probe` returned to the driver.
     checksums : dict
-        Checksums of the rows as the driver saw them; see `Dataset.checksums`.
+        Checksums of the rows as the driver read them; see `Dataset.checksums`.
     kernel : Kernel
     start, stop : int
     memory_limit, threads : int
-        Of the worker's process.
+        Limits of the worker process.
     n_outputs : int
-        How many a pass makes of every kernel value.
+        Decision values per pattern.
     """
 
     store: Any
@@ -58,8 +58,8 @@ class RowShard:
     n_outputs: int = 1
 
 
-class _Part(Dataset):
-    """Some rows of a data set, as if they were all of it."""
+class _ShardDataset(Dataset):
+    """A range of rows of a data set, presented as a data set of its own."""
 
     def __init__(self, whole: Dataset, start: int, stop: int) -> None:
         self._whole, self._start = whole, start
@@ -67,7 +67,7 @@ class _Part(Dataset):
         self.chunk_rows = min(whole.chunk_rows, self.n)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._whole, name)  # all that is the same for some rows as for all
+        return getattr(self._whole, name)  # whatever does not depend on the range
 
     def read(self, start: int, stop: int, *space: Any) -> np.ndarray:
         return self._whole.read(self._start + start, self._start + stop, *space)
@@ -79,9 +79,9 @@ class _Part(Dataset):
         return self._whole.gather(self._start + np.asarray(indices), *where)
 
     def verify_against(self, checksums: dict[tuple[int, int], int]) -> None:
-        """Refuse, now or whenever they are read, rows that are not those the driver saw.
+        """Reject, now or when they are read, rows that differ from those the driver read.
 
-        Where this part is cut as the driver's chunks are, no row is read for that.
+        Reads no row if the shard is aligned with the driver's chunks.
         """
         self._whole.expect_checksums(checksums)
         for start, stop in self.spans():
@@ -104,7 +104,7 @@ _kept: tuple[RowShard, Dataset, LocalBackend] | None = None
 
 
 def gather(shard: RowShard, indices: np.ndarray) -> tuple[float, np.ndarray]:
-    """Seconds taken, and the patterns `indices` of the shard."""
+    """Return the seconds taken and the patterns `indices`, which lie in the shard."""
     with task_lock:
         begin = time.monotonic()
         rows = _served(shard).gather(indices - shard.start)
@@ -112,7 +112,7 @@ def gather(shard: RowShard, indices: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def columns(shard: RowShard, rows: np.ndarray) -> tuple[float, np.ndarray]:
-    """Seconds taken, and the kernel columns of `rows`, as far as the shard goes."""
+    """Return the seconds taken and the kernel columns of `rows` over the shard."""
     with task_lock:
         begin = time.monotonic()
         part = np.empty((len(rows), shard.stop - shard.start), np.float32)
@@ -123,31 +123,31 @@ def columns(shard: RowShard, rows: np.ndarray) -> tuple[float, np.ndarray]:
 def matvec(
     shard: RowShard, rows: np.ndarray, coef: np.ndarray, before: np.ndarray | None = None
 ) -> tuple[float, np.ndarray]:
-    """Seconds taken, and the kernel products of the patterns in the shard.
+    """Return the seconds taken and the kernel products of the patterns in the shard.
 
-    With `before`, the products with the rows ahead of these, the sums go on from there.
+    `before` holds the products with the chunks of rows before this one, which are added to.
     """
     with task_lock:
         begin = time.monotonic()
         if before is None:
-            sums = _served(shard).matvec(rows, coef)
+            out = _served(shard).matvec(rows, coef)
         else:
-            sums = before.copy()  # what Dask hands over may be read-only
-            _served(shard).add_products(rows, as_2d(coef), np.atleast_2d(sums))
-        return time.monotonic() - begin, sums
+            out = before.copy()  # arrays received through Dask may be read-only
+            _served(shard).add_products(rows, as_2d(coef), np.atleast_2d(out))
+        return time.monotonic() - begin, out
 
 
 def linear(shard: RowShard, weights: np.ndarray) -> tuple[float, np.ndarray]:
-    """Seconds taken, and the products of the patterns in the shard with weight vectors."""
+    """Return the seconds taken and the products of the shard with weight vectors."""
     with task_lock:
         begin = time.monotonic()
-        sums = np.zeros((len(weights), shard.stop - shard.start))
-        _served(shard).add_linear(weights, sums)
-        return time.monotonic() - begin, sums
+        out = np.zeros((len(weights), shard.stop - shard.start))
+        _served(shard).add_linear(weights, out)
+        return time.monotonic() - begin, out
 
 
 def probe(store: Any) -> dict[str, Any]:
-    """What must be the same on every worker: the software, and the store as it is seen there."""
+    """What must be the same on every worker: software versions, and the store as seen there."""
     seen = software_versions()
     try:
         with open_dataset(store, with_labels=False) as dataset:
@@ -160,7 +160,7 @@ def probe(store: Any) -> dict[str, Any]:
 
 
 def mismatch(seen: dict[str, Any], expected: dict[str, Any], store: Any) -> str | None:
-    """In what a worker differs from the driver, in words; None where it is fit."""
+    """How a worker differs from the driver, for a message; None if it does not."""
     if reason := version_mismatch(seen, expected, "the trainer"):
         return reason
     path = store["path"] if isinstance(store, dict) else store
@@ -172,7 +172,7 @@ def mismatch(seen: dict[str, Any], expected: dict[str, Any], store: Any) -> str 
 
 
 def _served(shard: RowShard) -> LocalBackend:
-    """The rows of the shard, opened now, or still there from the last task."""
+    """The backend for the shard: that of the last task if it was the same shard, else a new one."""
     global _kept
     if _kept is None or _kept[0] != shard:
         if _kept is not None:
@@ -183,10 +183,12 @@ def _served(shard: RowShard) -> LocalBackend:
         warm_up(shard.kernel)
         with ExitStack() as undo:
             whole = undo.enter_context(open_dataset(shard.store, with_labels=False))
-            part = _Part(whole, shard.start, shard.stop)
+            part = _ShardDataset(whole, shard.start, shard.stop)
             part.verify_against(shard.checksums)
             plan = plan_memory(shard.memory_limit, part, n_outputs=shard.n_outputs)
-            for_data = 3 * (plan.resident + plan.solver) // 4  # the rest: columns, sums, moved rows
+            for_data = (
+                3 * (plan.resident + plan.solver) // 4
+            )  # the rest: columns, products, moved rows
             threads = min(shard.threads, available_threads())
             _kept = shard, part, LocalBackend(part, shard.kernel, for_data, threads)
             undo.pop_all()

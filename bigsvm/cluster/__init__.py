@@ -1,1 +1,1 @@
-"""Dask clusters: started or joined, their workers examined, their losses noticed."""
+"""Dask clusters: starting or joining one, checking its workers, noticing lost ones."""

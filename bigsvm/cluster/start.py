@@ -1,4 +1,4 @@
-"""The Dask cluster of a config: started on this machine, or joined where it is."""
+"""Connecting to the Dask cluster of a config, or starting one on this machine."""
 
 import json
 import logging
@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bigsvm.cluster.worker_process import use_monotonic_clock
 from bigsvm.cluster.workers import POLL_SECONDS, Cluster
 from bigsvm.config import ClusterConfig
 from bigsvm.core.errors import ClusterLost, UserError
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 ALLOWED = "BIGSVM_ALLOWED_CLUSTERS"  # addresses; "none" for no scheduler at all
 _CONNECT_SECONDS = 10.0
 _WRITING_SECONDS = 3.0
-_STARTS = 3
-# A worker of our own that does not stir for so long is given up, and its rows are the others'; on
-# one machine neither a network nor much else can hold its heartbeats. (Dask waits 5 minutes.)
+_START_ATTEMPTS = 3
+# A local worker that is silent for this long is given up, and its rows go to the others. Dask waits
+# five minutes, but on one machine there is no network to delay heartbeats.
 _WORKER_TTL = "60s"
-# Dask watches its own processes, a hundred times a second: a tenth of the time of a pass.
-_UNWATCHED = {
+# Dask profiles its own processes a hundred times a second, which takes a tenth of a pass.
+_NO_PROFILING = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
@@ -36,38 +37,36 @@ _UNWATCHED = {
 
 @contextmanager
 def connect(
-    config: ClusterConfig, say: Callable[[str], None], interrupted: Callable[[], bool]
+    config: ClusterConfig, log: Callable[[str], None], interrupted: Callable[[], bool]
 ) -> Iterator[Cluster | None]:
-    """The cluster of a config, started if it is a local one; None for kind `none`."""
+    """Yield the cluster of a config, started first if it is local; None for kind `none`."""
     if config.kind == "none":
         yield None
         return
     try:
         from distributed import Client
-
-        from bigsvm.cluster.worker_process import use_monotonic_clock
     except ImportError as missing:
         raise UserError(
             f'cluster.kind = {config.kind!r}: Dask is missing; pip install "bigsvm[dask]"'
         ) from missing
     for name in list(logging.root.manager.loggerDict):
         if name.split(".")[0] in ("distributed", "asyncio", "tornado"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is told by us
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # we report what matters
     use_monotonic_clock()
     security = _security(config)
     with ExitStack() as stack:
-        place: Any
+        scheduler: Any
         if config.kind == "local":
-            place = stack.enter_context(_local_cluster(config, security, interrupted))
+            scheduler = stack.enter_context(_local_cluster(config, security, interrupted))
         else:
-            place = config.address
+            scheduler = config.address
             if config.kind == "scheduler_file":
                 path = Path(config.scheduler_file or "")
-                place = _address_in(path, config.wait_limit, say, interrupted)
-            _check_allowed(place)
+                scheduler = _read_scheduler_file(path, config.wait_limit, log, interrupted)
+            _check_allowed(scheduler)
         try:
             client = Client(
-                place, security=security, timeout=_CONNECT_SECONDS, set_as_default=False
+                scheduler, security=security, timeout=_CONNECT_SECONDS, set_as_default=False
             )
         except (OSError, ValueError) as problem:
             raise UserError(
@@ -75,8 +74,8 @@ def connect(
                 f"answers there ({one_line(problem)})"
             ) from problem
         stack.callback(_close, client)
-        revive = partial(_revive, place) if config.kind == "local" else _nothing
-        cluster = Cluster(client, config.wait_limit, say, interrupted, revive)
+        restart = partial(_restart_lost, scheduler) if config.kind == "local" else _do_nothing
+        cluster = Cluster(client, config.wait_limit, log, interrupted, restart)
         cluster.wait_for(config.workers or 1)
         yield cluster
 
@@ -108,44 +107,46 @@ def _local_cluster(
     import dask
     from distributed import LocalCluster
 
-    for tries_left in reversed(range(_STARTS)):
+    for attempts_left in reversed(range(_START_ATTEMPTS)):
         try:
-            with dask.config.set({"distributed.scheduler.worker-ttl": _WORKER_TTL, **_UNWATCHED}):
+            with dask.config.set(
+                {"distributed.scheduler.worker-ttl": _WORKER_TTL, **_NO_PROFILING}
+            ):
                 return LocalCluster(
                     n_workers=config.workers,
                     threads_per_worker=config.threads_per_worker or 1,
-                    # Chunks are kept within a bound of our own; Dask's would write tasks to disk.
+                    # We limit the memory of a worker ourselves; Dask would spill tasks to disk.
                     memory_limit=None,
                     dashboard_address=None,
                     silence_logs=logging.CRITICAL,
                     security=security,
                     preload=["bigsvm.cluster.worker_process"],
-                    config=_UNWATCHED,  # those that are started later, too
+                    config=_NO_PROFILING,  # also for workers that are started later
                 )
-        except (RuntimeError, OSError, TimeoutError) as problem:  # one of them died on the way
-            if interrupted() or not tries_left:
+        except (RuntimeError, OSError, TimeoutError) as problem:  # a worker died while starting
+            if interrupted() or not attempts_left:
                 why = f"its workers do not start ({one_line(problem)})"
                 raise ClusterLost("of this machine", why) from problem
 
 
-def _revive(local: Any) -> None:
-    """Start workers again that Dask has given up: those that died, or took long, as they started.
+def _restart_lost(local: Any) -> None:
+    """Restart workers that Dask has given up because they died, or were slow, while starting.
 
-    Nobody else would bring any.
+    Dask does not restart these itself.
     """
     from distributed.core import Status
 
-    def replace_the_lost() -> None:
+    def replace_lost() -> None:
         for name, nanny in list(local.workers.items()):
             if nanny.status in (Status.closed, Status.failed):
                 del local.workers[name]
         local.scale(len(local.worker_spec))
 
-    local.loop.add_callback(replace_the_lost)
+    local.loop.add_callback(replace_lost)
 
 
-def _nothing() -> None:
-    """Others start the workers of a cluster that was there before."""
+def _do_nothing() -> None:
+    """The workers of an existing cluster are not ours to restart."""
 
 
 def _security(config: ClusterConfig) -> "Security | None":
@@ -157,23 +158,23 @@ def _security(config: ClusterConfig) -> "Security | None":
         path = getattr(config, key)
         if not Path(path).is_file():
             raise UserError(f"cluster.{key} = {path}: there is no such file")
-    parties = ("client", "scheduler", "worker")
+    roles = ("client", "scheduler", "worker")
     return Security(
         require_encryption=True,
         tls_ca_file=config.tls_ca,
-        **{f"tls_{party}_cert": config.tls_cert for party in parties},
-        **{f"tls_{party}_key": config.tls_key for party in parties},
+        **{f"tls_{role}_cert": config.tls_cert for role in roles},
+        **{f"tls_{role}_key": config.tls_key for role in roles},
     )
 
 
-def _address_in(
-    path: Path, limit: float, say: Callable[[str], None], interrupted: Callable[[], bool]
+def _read_scheduler_file(
+    path: Path, limit: float, log: Callable[[str], None], interrupted: Callable[[], bool]
 ) -> str:
-    """The address in a scheduler file, which the scheduler may be about to write."""
+    """The address in a scheduler file; waits for a scheduler that has not written it yet."""
     deadline = time.monotonic() + limit
     written_by = time.monotonic() + _WRITING_SECONDS
     if not path.exists():
-        say(f"waiting for {path}, at most {format_duration(limit)} (cluster.wait_limit)")
+        log(f"waiting for {path}, at most {format_duration(limit)} (cluster.wait_limit)")
     while True:
         try:
             return str(json.loads(path.read_text())["address"])
@@ -188,7 +189,7 @@ def _address_in(
             time.sleep(POLL_SECONDS)
             written_by = time.monotonic() + _WRITING_SECONDS
         except (OSError, ValueError, LookupError, TypeError) as problem:
-            if time.monotonic() < written_by:  # the scheduler writes it in place
+            if time.monotonic() < written_by:  # the scheduler does not write it atomically
                 time.sleep(POLL_SECONDS)
                 continue
             raise UserError(
@@ -198,5 +199,5 @@ def _address_in(
 
 
 def _close(client: "Client") -> None:
-    with suppress(OSError):  # a scheduler that is gone needs no good-bye
+    with suppress(OSError):  # the scheduler may be gone
         client.close(timeout=_CONNECT_SECONDS)

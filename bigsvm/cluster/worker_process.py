@@ -1,4 +1,4 @@
-"""What every worker process of a cluster shares, whichever command it serves."""
+"""What all worker processes of a cluster share, whichever command they serve."""
 
 import signal
 import threading
@@ -12,11 +12,11 @@ from bigsvm.core.version import ARITHMETIC, __version__
 
 
 class UnfitWorker(Exception):
-    """A worker that would not compute what the others compute; the message says why."""
+    """A worker whose results would differ from those of the others; the message says why."""
 
 
-# One task at a time: it has all of the worker's threads, and numba's simplest threading layer
-# (workqueue) does not bear two callers.
+# Tasks run one at a time: each uses all threads of the worker, and numba's simplest threading layer
+# (workqueue) does not support concurrent callers.
 task_lock = threading.Lock()
 
 
@@ -31,7 +31,7 @@ def software_versions() -> dict[str, Any]:
 
 
 def version_mismatch(seen: dict[str, Any], expected: dict[str, Any], whose: str) -> str | None:
-    """In what versions a worker differs from `whose`, in words; None where in none."""
+    """How the versions of a worker differ from those of `whose`, for a message; None if equal."""
     for name in software_versions():
         if seen.get(name) != expected[name]:
             return (
@@ -42,10 +42,10 @@ def version_mismatch(seen: dict[str, Any], expected: dict[str, Any], whose: str)
 
 
 def dask_setup(worker: Any) -> None:
-    """In a worker that the trainer started itself: leave Ctrl-C to the trainer.
+    """Ignore Ctrl-C in a worker that the trainer started (Dask calls this hook).
 
-    The terminal sends it to all; the trainer needs its workers until the pass is done. They end
-    with it, however it ends.
+    The terminal sends the signal to the whole process group, but the trainer needs its workers to
+    complete the pass. The workers end when the trainer ends, in whatever way.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -53,7 +53,7 @@ def dask_setup(worker: Any) -> None:
 
 
 def use_monotonic_clock() -> None:
-    """Let a clock that is set back not hold Dask's messages until it has caught up."""
+    """Make Dask's batched messages immune to a system clock that is set back."""
     from distributed import batched
 
     batched.time = time.monotonic

@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster: examined, asked to compute, their losses noticed."""
+"""The workers of a Dask cluster: checking them, computing on them, noticing lost ones."""
 
 import asyncio
 import time
@@ -7,6 +7,7 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigsvm.cluster.heartbeats import Heartbeats
+from bigsvm.cluster.worker_process import UnfitWorker
 from bigsvm.core.errors import ClusterLost, UserError
 from bigsvm.core.messages import format_duration, one_line
 
@@ -14,114 +15,116 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 POLL_SECONDS = 0.5
-_UNFIT_IN_A_ROW = 5
+_MAX_UNFIT_IN_A_ROW = 5
 
 
 class PendingTasks(NamedTuple):
-    """Work on its way to the workers that are `asked` for it."""
+    """Tasks sent to the workers `asked`."""
 
     futures: "list[Future]"
     asked: set[str]
 
 
 class Cluster:
-    """Workers to compute on.
+    """The workers that a command computes on.
 
     Parameters
     ----------
     client : distributed.Client
     wait_limit : float
         Seconds to wait for workers when there are none.
-    say : callable
+    log : callable
         Shows a line to the user.
     interrupted : callable
-        Whether to give up waiting.
-    revive : callable
-        Sees to it that there will be workers again, where that is up to us.
+        Returns whether to give up waiting.
+    restart : callable
+        Restarts lost workers if they are ours to restart.
 
     Attributes
     ----------
     loss : ClusterLost or None
-        Set once the cluster is lost; from then on nothing more is asked of it.
+        Set once the cluster is lost; nothing is sent to it from then on.
     """
 
     def __init__(
         self,
         client: "Client",
         wait_limit: float,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         interrupted: Callable[[], bool],
-        revive: Callable[[], None],
+        restart: Callable[[], None],
     ) -> None:
         self.loss: ClusterLost | None = None
-        self._revive = revive
+        self._restart = restart
         self._client = client
         self._address = client.scheduler.address
         self._wait_limit = wait_limit
-        self._say = say
+        self._log = log
         self._interrupted = interrupted
-        self._alone_since: float | None = None
+        self._empty_since: float | None = None
         self._unfit_in_a_row = 0
-        self._places: list[str] = []
+        self._order: list[str] = []
         self._fit: dict[str, bool] = {}
-        self._look: tuple[Callable, ...] = ()
-        self._difference: Callable[[Any], str | None] = lambda seen: None
+        self._probe: tuple[Callable, ...] = ()
+        self._mismatch: Callable[[Any], str | None] = lambda seen: None
 
     def wait_for(self, count: int) -> None:
-        """Wait until there are so many workers."""
+        """Wait until there are `count` workers."""
         deadline = time.monotonic() + self._wait_limit
         limit = format_duration(self._wait_limit)
         if len(self._ask(self._client.nthreads)) < count:
             plural = "s" if count > 1 else ""
-            self._say(f"waiting for {count} worker{plural}, at most {limit} (cluster.wait_limit)")
-        while (there := len(self._ask(self._client.nthreads))) < count:
+            self._log(f"waiting for {count} worker{plural}, at most {limit} (cluster.wait_limit)")
+        while (present := len(self._ask(self._client.nthreads))) < count:
             if self._interrupted():
                 raise self._lost("interrupted while waiting for workers")
             if time.monotonic() >= deadline:
                 raise self._lost(
-                    f"{there} of {count} workers came in {limit} (cluster.workers, "
+                    f"{present} of {count} workers came in {limit} (cluster.workers, "
                     "cluster.wait_limit)"
                 )
             time.sleep(POLL_SECONDS)
 
-    def examine(self, difference: Callable[[Any], str | None], look: Callable, *args: Any) -> None:
-        """Let ``look(*args)`` run on every worker, those to come too.
+    def check_workers(
+        self, mismatch: Callable[[Any], str | None], probe: Callable, *args: Any
+    ) -> None:
+        """Run ``probe(*args)`` on every worker, including those that join later.
 
-        ``difference`` says in what the answer is not as it should be. A worker that is unfit
-        now is the user's mistake; one that comes later is told, and left out.
+        ``mismatch`` explains what is wrong with a result of the probe, or returns None. An unfit
+        worker is an error now; one that joins later is reported and left out.
         """
-        self._look, self._difference = (look, *args), difference
-        for address, reason in self._examined(list(self._ask(self._client.nthreads))).items():
+        self._probe, self._mismatch = (probe, *args), mismatch
+        for address, reason in self._unfit(list(self._ask(self._client.nthreads))).items():
             if reason:
                 raise UserError(f"the worker at {address} {reason}")
 
     def workers(self) -> dict[str, int]:
         """The fit workers and their threads; waits while there are none.
 
-        In the same order as before, newcomers in the places of those gone, so that most workers
-        are asked for the rows they have read already.
+        The order is stable, with new workers in the positions of lost ones, so that most workers
+        are asked for the rows they already hold.
         """
         while not (present := self._present()):
-            self._wait_on()
+            self._wait_for_any()
             time.sleep(POLL_SECONDS)
-        self._welcome_back(len(present))
-        newcomers = [address for address in present if address not in self._places]
-        places = [p if p in present else newcomers.pop() if newcomers else "" for p in self._places]
-        self._places = [p for p in places if p] + newcomers
-        return {address: present[address] for address in self._places}
+        self._report_return(len(present))
+        newcomers = [address for address in present if address not in self._order]
+        order = [a if a in present else newcomers.pop() if newcomers else "" for a in self._order]
+        self._order = [a for a in order if a] + newcomers
+        return {address: present[address] for address in self._order}
 
     def compute(
         self, function: Callable, calls: list[tuple[str, tuple[Any, ...]]]
     ) -> list[Any] | None:
-        """``function(*arguments)`` for each (worker, arguments), by that worker if it lives.
+        """Compute ``function(*arguments)`` on the worker of each (worker, arguments) of `calls`.
 
-        A worker that dies is replaced by another one. None where all of them died, or an unfit one
-        stepped in: the caller has to divide the work anew.
+        Another worker takes over from one that dies. None if all of them died, or an unfit worker
+        took over: the caller must then divide the work again.
         """
         return self.collect(self.send(function, calls))
 
     def send(self, function: Callable, calls: list[tuple[str, tuple[Any, ...]]]) -> PendingTasks:
-        """Begin to `compute`."""
+        """Start `compute` without waiting for the results."""
         if self.loss is not None:
             raise self.loss
         try:
@@ -138,16 +141,14 @@ class Cluster:
         return PendingTasks(futures, {address for address, _ in calls})
 
     def collect(self, sent: PendingTasks) -> list[Any] | None:
-        """The answers to what was sent, as `compute` gives them."""
+        """Wait for tasks that were sent; returns what `compute` returns."""
         from distributed import KilledWorker
         from distributed.comm import CommClosedError
 
-        from bigsvm.cluster.worker_process import UnfitWorker
-
         try:
-            answers = self._collected(*sent)
+            results = self._gather(*sent)
             self._unfit_in_a_row = 0
-            return answers
+            return results
         except KilledWorker as killed:
             raise self._lost(
                 f"{killed.allowed_failures + 1} workers died over the same piece of work; perhaps "
@@ -164,15 +165,15 @@ class Cluster:
                 raise self._lost("its scheduler is gone") from problem
             self._unfit_in_a_row += 1
             unfit = isinstance(problem, UnfitWorker | ImportError | AttributeError)
-            if not unfit or self._unfit_in_a_row > _UNFIT_IN_A_ROW:
+            if not unfit or self._unfit_in_a_row > _MAX_UNFIT_IN_A_ROW:
                 raise self._lost(f"a worker failed ({one_line(problem)})") from problem
             time.sleep(POLL_SECONDS)
-            self._say(f"warning: a worker that came in between cannot compute ({problem})")
+            self._log(f"warning: a worker that has just joined cannot compute ({problem})")
             return None
 
-    def _collected(self, futures: "list[Future]", asked: set[str]) -> list[Any] | None:
+    def _gather(self, futures: "list[Future]", asked: set[str]) -> list[Any] | None:
         loop: Any = self._client.loop
-        heartbeats = Heartbeats(self._last_seen, self._say)
+        heartbeats = Heartbeats(self._last_seen, self._log)
         pending = asyncio.run_coroutine_threadsafe(
             self._client.gather(futures, asynchronous=True), loop.asyncio_loop
         )
@@ -184,12 +185,12 @@ class Cluster:
                     if pending.done():
                         raise
                     present = self._present()
-                    heartbeats.look(asked)
+                    heartbeats.check(asked)
                     if not present:
-                        self._wait_on()
+                        self._wait_for_any()
                     elif asked.isdisjoint(present):
-                        # A task that Dask could place nowhere for a moment would wait for the
-                        # worker it was meant for, though others may have it too.
+                        # If Dask could place a task nowhere for a moment, it waits for the worker
+                        # it was meant for, although others may run it too.
                         return None
         finally:
             pending.cancel()
@@ -197,25 +198,25 @@ class Cluster:
                 future.release()
 
     def _last_seen(self) -> dict[str, float]:
-        """When the scheduler has heard of each worker, by its clock."""
+        """When the scheduler last heard from each worker, by its own clock."""
         about = self._ask(self._client.sync, self._client.scheduler.identity)
         return {address: worker["last_seen"] for address, worker in about["workers"].items()}
 
     def _present(self) -> dict[str, int]:
         threads = self._ask(self._client.nthreads)
         newcomers = [address for address in threads if address not in self._fit]
-        for address, reason in self._examined(newcomers).items():
+        for address, reason in self._unfit(newcomers).items():
             if reason:
-                self._say(f"warning: left out: the worker at {address} {reason}")
+                self._log(f"warning: left out: the worker at {address} {reason}")
         return {address: count for address, count in threads.items() if self._fit.get(address)}
 
-    def _examined(self, addresses: list[str]) -> dict[str, str | None]:
-        """Why each is unfit, or None; those that died meanwhile are not in it."""
+    def _unfit(self, addresses: list[str]) -> dict[str, str | None]:
+        """Why each worker is unfit, or None; leaves out workers that died in the meantime."""
         if not addresses:
             return {}
-        look, *arguments = self._look
+        probe, *arguments = self._probe
         answers = self._ask(
-            self._client.run, look, *arguments, workers=addresses, on_error="return"
+            self._client.run, probe, *arguments, workers=addresses, on_error="return"
         )
         reasons: dict[str, str | None] = {}
         for address, seen in answers.items():
@@ -224,12 +225,12 @@ class Cluster:
             if isinstance(seen, Exception):
                 reasons[address] = f"cannot run this bigsvm ({one_line(seen)}); install it there"
             else:
-                reasons[address] = self._difference(seen)
+                reasons[address] = self._mismatch(seen)
             self._fit[address] = reasons[address] is None
         return reasons
 
     def _ask(self, request: Callable, *arguments: Any, **options: Any) -> Any:
-        """A question to the scheduler."""
+        """Send a request to the scheduler."""
         if self.loss is not None:
             raise self.loss
         try:
@@ -239,24 +240,24 @@ class Cluster:
             raise self._lost("its scheduler is gone") from problem
         raise self._lost("its scheduler is gone")
 
-    def _wait_on(self) -> None:
-        """There is no worker: bear it for a while."""
-        if self._alone_since is None:
-            self._alone_since = time.monotonic()
+    def _wait_for_any(self) -> None:
+        """Called while there is no worker: raise ClusterLost after the wait limit."""
+        if self._empty_since is None:
+            self._empty_since = time.monotonic()
             limit = format_duration(self._wait_limit)
-            self._say(f"no workers left; waiting for some, at most {limit} (cluster.wait_limit)")
+            self._log(f"no workers left; waiting for some, at most {limit} (cluster.wait_limit)")
         if self._interrupted():
             raise self._lost("interrupted while waiting for workers")
-        self._revive()
-        if time.monotonic() - self._alone_since >= self._wait_limit:
+        self._restart()
+        if time.monotonic() - self._empty_since >= self._wait_limit:
             raise self._lost(
                 f"no workers for {format_duration(self._wait_limit)} (cluster.wait_limit)"
             )
 
-    def _welcome_back(self, count: int) -> None:
-        if self._alone_since is not None:
-            self._alone_since = None
-            self._say(f"going on with {count} worker{'s' if count > 1 else ''}")
+    def _report_return(self, count: int) -> None:
+        if self._empty_since is not None:
+            self._empty_since = None
+            self._log(f"continuing with {count} worker{'s' if count > 1 else ''}")
 
     def _lost(self, why: str) -> ClusterLost:
         self.loss = ClusterLost(self._address, why)

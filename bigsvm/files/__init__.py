@@ -1,1 +1,1 @@
-"""Files that are whole, sealed, or not there."""
+"""Files that survive crashes: atomic writes, staging directories, checksummed tensors."""

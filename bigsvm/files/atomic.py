@@ -1,4 +1,4 @@
-"""Files that either exist whole or not at all."""
+"""Atomic writes: after a crash at any instant a file is either complete or absent."""
 
 import errno
 import os
@@ -12,20 +12,19 @@ from typing import IO, Any
 
 from bigsvm.core.errors import UserError
 
-REPLACED = "replaced"
-_NOT_SUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+REPLACED = "replaced"  # where `publish` moves the directory it replaces
+_FSYNC_UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; publish it under `path` when the block succeeds.
+    """Yield a temporary path beside `path`; rename it to `path` when the block succeeds.
 
-    The data reaches the disk before the name does, so a crash at any instant leaves either the
-    old file, or the new one, or a temporary that `remove_stale_temporaries` removes: never half a
-    file.
+    The data is flushed to disk before the rename, so a crash leaves the old file, or the new one,
+    and possibly a temporary that `remove_stale_temporaries` removes, but never half a file.
 
-    The temporary is an empty file by then, under a name that nobody can foresee: in a directory
-    that others may write to, a symlink planted there would have us overwrite another file.
+    The temporary already exists as an empty file with an unpredictable name: in a directory that
+    others can write to, a symlink planted under a predictable name would redirect the write.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}.tmp")
     descriptor = None
@@ -35,48 +34,48 @@ def atomic_write(path: Path) -> Iterator[Path]:
         yield temporary
         _fsync(descriptor)
         if not os.path.samestat(os.fstat(descriptor), temporary.lstat()):
-            raise UserError(f"{temporary}: another process has put a file in its place; try again")
+            raise UserError(f"{temporary}: another process has replaced this file; try again")
         temporary.replace(path)
         fsync(path.parent)
     except BaseException as failure:
         temporary.unlink(missing_ok=True)
         if isinstance(failure, OSError) and failure.filename in (None, str(temporary)):
-            failure.filename = str(path)  # a failed write does not say where
+            failure.filename = str(path)  # a failed write does not name the file
         raise
     finally:
-        if descriptor is not None:  # held until now, so that no other file gets its number
+        if descriptor is not None:  # kept open until now, so that its inode is not reused
             os.close(descriptor)
 
 
 def open_no_symlink(path: Path, mode: str) -> IO[Any]:
-    """Open a file of ours that may exist already; a symlink in its place is an error."""
+    """Open a file that may exist already; a symlink in its place is an error."""
 
-    def refusing_symlinks(name: str, flags: int) -> int:
+    def nofollow_opener(name: str, flags: int) -> int:
         return os.open(name, flags | os.O_NOFOLLOW, 0o666)
 
     try:
-        return open(path, mode, opener=refusing_symlinks)
+        return open(path, mode, opener=nofollow_opener)
     except OSError:
         if path.is_symlink():
             raise UserError(
-                f"{path}: is a symlink to another file, which is not written to; remove it"
+                f"{path}: is a symlink, and symlinks are not written to; remove it"
             ) from None
         raise
 
 
-def publish(folder: Path, path: Path) -> None:
-    """Give a finished folder (or file) its name: the data reaches the disk before the name does.
+def publish(staged: Path, path: Path) -> None:
+    """Flush a finished directory (or file) to disk and rename it to `path`.
 
-    A folder cannot be replaced in one step, so that an old one goes aside first, to REPLACED beside
-    the new one; `staging_dir` brings it back where that was all.
+    A directory cannot be replaced in one step, so an old one is first moved to REPLACED beside the
+    staged one. If a crash follows, `staging_dir` moves it back.
     """
-    for written in (folder, *folder.rglob("*")):
+    for written in (staged, *staged.rglob("*")):
         fsync(written)
-    aside = folder.with_name(REPLACED)
+    aside = staged.with_name(REPLACED)
     try:
         if path.is_dir():
             path.rename(aside)
-        folder.replace(path)
+        staged.replace(path)
     except BaseException:
         if aside.exists() and not path.exists():
             aside.rename(path)
@@ -85,7 +84,7 @@ def publish(folder: Path, path: Path) -> None:
 
 
 def fsync(path: Path) -> None:
-    """Make a file's content, or the renames inside a folder, survive a power cut."""
+    """Make the content of a file, or the renames in a directory, survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         _fsync(descriptor)
@@ -97,30 +96,30 @@ def _fsync(descriptor: int) -> None:
     try:
         os.fsync(descriptor)
     except OSError as failure:
-        # Some network and FUSE file systems have no such thing, of folders above all. What is
-        # written there is as safe as they make it; any other failure means that data was lost.
-        if failure.errno not in _NOT_SUPPORTED:
+        # Some network and FUSE file systems do not support fsync, especially of directories; data
+        # is as safe there as they make it. Any other failure means that data was lost.
+        if failure.errno not in _FSYNC_UNSUPPORTED:
             raise
 
 
 def remove_stale_temporaries(directory: Path, name: str | None = None) -> None:
-    """Remove temporaries that a killed process left in `directory`, not those being written.
+    """Remove temporaries that killed processes left in `directory`, but not those being written.
 
-    Those of all files, or of the one that was to be called `name`.
+    Of all files, or only of the file `name`.
     """
     for leftover in directory.glob(f".{'*' if name is None else escape(name)}.*.tmp"):
-        process = _process_of(leftover)
-        # In a container, the one that was killed may have had our own number.
+        process = _writer_of(leftover)
+        # In a container, the process that was killed may have had our own process id.
         if process is not None and (process == os.getpid() or not _is_running(process)):
             leftover.unlink(missing_ok=True)
 
 
-# The random part was not always there.
+# Earlier versions had no random part.
 _TEMPORARY = re.compile(r"\..+\.(\d+)(\.[0-9a-f]{16})?\.tmp", re.DOTALL)
 
 
-def _process_of(leftover: Path) -> int | None:
-    """The process that was writing a temporary; None where it is somebody else's."""
+def _writer_of(leftover: Path) -> int | None:
+    """The id of the process that was writing a temporary; None if the file is not a temporary."""
     named = _TEMPORARY.fullmatch(leftover.name)
     if named is None or leftover.is_symlink() or not leftover.is_file():
         return None
@@ -128,6 +127,6 @@ def _process_of(leftover: Path) -> int | None:
 
 
 def _is_running(process: int) -> bool:
-    import psutil  # not every command that writes a file has to wait for it
+    import psutil  # imported late: commands that only write should not wait for it
 
     return psutil.pid_exists(process)

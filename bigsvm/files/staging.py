@@ -1,4 +1,4 @@
-"""A hidden folder beside a path, for what is not finished yet."""
+"""Staging directories: hidden directories beside a path for work in progress."""
 
 import fcntl
 import os
@@ -10,15 +10,15 @@ from pathlib import Path
 from bigsvm.core.errors import DISK_FULL, BeingWritten, UserError
 from bigsvm.files.atomic import REPLACED
 
-PARTIAL = "partial"  # the purpose of the folder that something whole comes from
+PARTIAL = "partial"  # the purpose of a directory whose content is published in the end
 
 
 @contextmanager
 def staging_dir(beside: Path, purpose: str) -> Iterator[Path]:
-    """Yield an empty folder `.NAME.PURPOSE` beside `beside`; it is removed at the end.
+    """Yield an empty directory `.NAME.PURPOSE` beside `beside`; it is removed at the end.
 
-    A lock on the folder, which the system drops when its process dies, tells the leftovers of a
-    killed process (removed here) from the work of a living one (an error).
+    The directory is locked, and the system releases the lock when the process dies. This tells the
+    leftovers of a killed process, which are removed, from the work of a running one, an error.
     """
     folder = beside.with_name(f".{beside.name}.{purpose}")
     descriptor = _create_locked(folder, beside)
@@ -30,10 +30,10 @@ def staging_dir(beside: Path, purpose: str) -> Iterator[Path]:
 
 
 def restore_replaced(path: Path) -> None:
-    """Give its name back to what was being replaced when the process, or the power, went."""
+    """Restore what was being replaced when a process was killed or the power failed."""
     if not path.exists() and (path.with_name(f".{path.name}.{PARTIAL}") / REPLACED).exists():
         with staging_dir(path, PARTIAL):
-            pass  # finding the leftovers of another is what brings it back
+            pass  # entering removes the leftovers, and restores what they hold
 
 
 def _create_locked(folder: Path, beside: Path) -> int:
@@ -50,29 +50,29 @@ def _create_locked(folder: Path, beside: Path) -> int:
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except FileNotFoundError:
-            continue  # its owner ended just now
-        except OSError as problem:  # a file or a symlink of that name, or a folder of another user
+            continue  # its owner has just ended
+        except OSError as problem:  # a file, a symlink, or a directory of another user
             raise _in_the_way(folder, beside, problem) from problem
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             if fresh:
-                continue  # someone takes our new folder for a leftover: begin again
+                continue  # another process took our new directory for a leftover: start over
             raise BeingWritten(
-                f"{beside}: another process is writing it; wait for its end"
+                f"{beside}: another process is writing it; wait until it ends"
             ) from None
         except OSError:
-            pass  # a file system without locks: then two writers at once are the user's care
+            pass  # a file system without locks cannot detect a second writer
         if fresh and _is_still(folder, descriptor):
             return descriptor
         if _is_still(folder, descriptor):
             if (folder / REPLACED).exists() and not beside.exists():
-                (folder / REPLACED).rename(beside)  # the power went between two names
+                (folder / REPLACED).rename(beside)  # the power failed between two renames
             try:
                 shutil.rmtree(folder)
             except FileNotFoundError:
-                pass  # somebody else was faster
+                pass  # another process was faster
             except OSError as problem:
                 os.close(descriptor)
                 raise _in_the_way(folder, beside, problem) from problem
@@ -86,7 +86,7 @@ def _in_the_way(folder: Path, beside: Path, problem: OSError) -> UserError:
 
 
 def _is_still(folder: Path, descriptor: int) -> bool:
-    """Whether the folder of that name is the one that is locked."""
+    """Whether the name still refers to the directory that is locked."""
     try:
         return os.path.samestat(folder.lstat(), os.fstat(descriptor))
     except FileNotFoundError:

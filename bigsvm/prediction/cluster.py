@@ -40,7 +40,7 @@ class ClusterScorer:
         self._cluster = cluster
         self._key = uuid4().hex
         ours = software_versions()
-        cluster.examine(
+        cluster.check_workers(
             lambda seen: version_mismatch(seen, ours, "this process"),
             predict_worker.take,
             self._key,

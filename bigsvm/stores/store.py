@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -262,6 +261,8 @@ def _missing_in_zarr(array: Any) -> tuple[int, int]:
 
 async def _count_keys(store: Any, keys: list[str]) -> int:
     """How many of the keys exist."""
+    import asyncio  # slow to import, and needed for remote stores only
+
     limit = asyncio.Semaphore(_MAX_REQUESTS)
 
     async def exists(key: str) -> bool:

@@ -55,7 +55,7 @@ def validate_on_cluster(
 ) -> Generator[tuple[FoldTask, FoldResult], None, None]:
     """Yield results in rounds of one task per worker thread."""
     seen = worker.probe(store)
-    cluster.examine(lambda theirs: worker.mismatch(theirs, seen, store), worker.probe, store)
+    cluster.check_workers(lambda theirs: worker.mismatch(theirs, seen, store), worker.probe, store)
     job = TuningJob(key, store, seen, index, split, grid)
     while tasks and not interrupted():
         workers = cluster.workers()

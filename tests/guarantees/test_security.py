@@ -1,6 +1,6 @@
 """What the section Security of the README promises, where no other test shows it.
 
-Hostile files: test_bad_input, test_fuzz, test_sealed. Downloads: test_download.
+Hostile files: test_bad_input, test_fuzz, test_checked_tensors. Downloads: test_download.
 """
 
 import ast

@@ -99,7 +99,7 @@ def test_workers_die_in_the_middle_of_a_pass(
     cluster.kill(cluster.workers["two"])  # now there is none
     await_line(process, "no workers left; waiting for some, at most 10 min (cluster.wait_limit)")
     cluster.start_worker("three")
-    await_line(process, "going on with 1 worker")
+    await_line(process, "continuing with 1 worker")
     _, said = process.communicate(timeout=HANGS)
     assert process.returncode == 0, said
     assert "Traceback" not in said
@@ -221,7 +221,7 @@ def test_a_local_worker_that_dask_gives_up_is_replaced(
         worker.kill()
     _, said = process.communicate(timeout=HANGS)
     assert process.returncode == 0, said
-    assert "going on with 1 worker" in said
+    assert "continuing with 1 worker" in said
     assert_same_models(tmp_path / "run", alone["block"])
 
 

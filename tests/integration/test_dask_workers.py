@@ -242,12 +242,15 @@ def test_a_scheduler_file_that_is_being_written(
     whole = json.dumps({"id": "Scheduler-1", "address": "tcp://10.0.0.1:8786"})
     rest = threading.Timer(0.2, path.write_text, [whole])
     rest.start()
-    assert cluster_start._address_in(path, 10.0, print, lambda: False) == "tcp://10.0.0.1:8786"
+    assert (
+        cluster_start._read_scheduler_file(path, 10.0, print, lambda: False)
+        == "tcp://10.0.0.1:8786"
+    )
     rest.join()
     monkeypatch.setattr(cluster_start, "_WRITING_SECONDS", 0.0)
     path.write_text("[]")
     with pytest.raises(UserError, match="is not what a Dask scheduler writes"):
-        cluster_start._address_in(path, 10.0, print, lambda: False)
+        cluster_start._read_scheduler_file(path, 10.0, print, lambda: False)
 
 
 @pytest.mark.parametrize(

@@ -23,20 +23,20 @@ def test_silence_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(60):
         clock[0] += 1
         beats["busy"] += 1
-        watch.look({"frozen", "busy"})
+        watch.check({"frozen", "busy"})
     assert len(said) == 1
-    assert said[0].startswith("waiting for the worker at frozen, not heard of for 20 s; ")
+    assert said[0].startswith("waiting for the worker at frozen, silent for 20 s; ")
 
 
 def test_a_frozen_worker_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_start, "_WORKER_TTL", "12s")  # of a minute
     monkeypatch.setattr(heartbeats, "_SILENT_SECONDS", 2.0)
-    monkeypatch.setattr(heartbeats, "_LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(heartbeats, "_CHECK_SECONDS", 0.5)
     said = list[str]()
     config = ClusterConfig(kind="local", workers=2)
     with cluster_start.connect(config, said.append, lambda: False) as workers:
         assert workers is not None
-        workers.examine(lambda seen: None, os.getpid)
+        workers.check_workers(lambda seen: None, os.getpid)
         frozen, other = workers.workers()
         (pid,) = workers.compute(os.getpid, [(frozen, ())]) or []
         os.kill(pid, signal.SIGSTOP)

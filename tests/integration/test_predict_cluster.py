@@ -165,7 +165,7 @@ def test_workers_killed_in_the_middle(
     cluster.start_worker("three")  # which has no model yet
     assert predicting.ended() is None
     assert content(tmp_path / "out.csv") == content(folder / "out.csv")
-    assert "going on with 1 worker" in capfd.readouterr().err
+    assert "continuing with 1 worker" in capfd.readouterr().err
 
 
 def test_a_lost_cluster_leaves_nothing(

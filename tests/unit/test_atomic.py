@@ -49,7 +49,7 @@ def test_the_name_cannot_be_foreseen_and_the_file_is_new(tmp_path: Path) -> None
 def test_a_temporary_that_was_exchanged_is_not_published(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("of the user")
     with (
-        pytest.raises(UserError, match="in its place"),
+        pytest.raises(UserError, match="replaced this file"),
         atomic_write(tmp_path / "model") as temporary,
     ):
         temporary.unlink()
