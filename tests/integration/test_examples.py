@@ -1,10 +1,11 @@
-"""The examples of the README, run as they stand there."""
+"""The examples of the documents, run as they stand there; and what the documents refer to."""
 
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,29 @@ import pandas as pd
 import pytest
 
 from bigsvm import load_model
+from bigsvm.config import Config, TuneOptions
+from bigsvm.config.file import load_config
 from tests.support.trainings import HANGS, REPOSITORY, environment
 
+README = "README.md"
+CONFIGS, MODELS = "configs/README.md", "bigsvm/models/README.md"
+DOCUMENTS = [
+    path
+    for folder in (".", "bigsvm", "configs", "scripts", "tests")
+    for path in (REPOSITORY.glob("*.md") if folder == "." else (REPOSITORY / folder).rglob("*.md"))
+]
 
-def examples(heading: str, language: str) -> list[str]:
+
+def blocks(text: str, language: str) -> list[str]:
+    """The blocks of code in some text."""
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def examples(document: str, heading: str, language: str) -> list[str]:
     """The blocks of code of one section."""
-    text = (REPOSITORY / "README.md").read_text()
+    text = (REPOSITORY / document).read_text()
     section = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    found = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+    found = blocks(section, language)
     assert found, f"no {language} example under {heading}"
     return found
 
@@ -54,21 +70,24 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_models_that_travel(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_from_python_and_elsewhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
-    (commands,) = examples("Models that travel", "sh")
+    features = load_model("runs/quickstart/model.safetensors").n_features
+    (code,) = examples(README, "Models, from Python and elsewhere", "python")
+    exec(code, {"X": np.zeros((3, features))})
+    (commands,) = examples(README, "Models, from Python and elsewhere", "sh")
     assert "max_iterations" in run_commands(commands, place)
-    (code,) = examples("Models that travel", "python")
+
+
+def test_export(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").symlink_to(place / "runs")
+    monkeypatch.chdir(tmp_path)
+    (commands,) = examples(MODELS, "Export", "sh")
+    run_commands(commands, tmp_path)
+    (code,) = examples(MODELS, "Export", "python")
     names: dict = {}
     exec(code, names)
     assert names["label"].shape == names["decision"].shape == (3,)
-
-
-def test_from_python(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(place)
-    features = load_model("runs/quickstart/model.safetensors").n_features
-    (code,) = examples("From Python", "python")
-    exec(code, {"X": np.zeros((3, features))})
 
 
 def test_as_a_scikit_learn_classifier(
@@ -76,10 +95,12 @@ def test_as_a_scikit_learn_classifier(
 ) -> None:
     monkeypatch.chdir(place)
     (place / "mine.zarr").symlink_to("q.zarr")
-    in_memory, stopped, weighted, streamed = examples("As a scikit-learn classifier", "python")
-    names: dict = {}
-    exec(in_memory, names)
+    (in_memory,) = examples(README, "As a scikit-learn classifier", "python")
+    exec(in_memory, {})
     assert 0.94 < float(capsys.readouterr().out) <= 1
+    document = (REPOSITORY / "bigsvm/estimator/README.md").read_text()
+    stopped, weighted, streamed = blocks(document, "python")
+    names: dict = {}
     exec(stopped, names)
     assert "'callback'" in capsys.readouterr().out
     assert names["svc"].status_ == ["converged"] * 10
@@ -91,7 +112,7 @@ def test_as_a_scikit_learn_classifier(
 
 
 def test_prediction_at_scale(place: Path) -> None:
-    (commands,) = examples("Prediction at scale", "sh")
+    (commands,) = examples(MODELS, "Prediction at scale", "sh")
     assert "30,000 rows" in run_commands(commands, place)
     one, other = (place / f"answers.{format}" for format in ("csv", "parquet"))
     assert pd.read_csv(one).equals(pd.read_parquet(other))
@@ -104,14 +125,14 @@ def test_your_own_data(tmp_path: Path) -> None:
     table["class"] = np.where(table["a"] + table["b"] ** 2 > 1, "high", "low")
     table.to_csv(tmp_path / "mine.csv.gz", index=False)
     shutil.copytree(REPOSITORY / "configs", tmp_path / "configs")
-    (commands,) = examples("Your own data", "sh")
+    (commands,) = examples(README, "Your own data", "sh")
     assert "converged" in run_commands(commands, tmp_path)
     assert set(pd.read_csv(tmp_path / "answers.csv")["label"]) == {"high", "low"}
 
 
 def test_more_than_two_classes(place: Path) -> None:
     shutil.copytree(REPOSITORY / "configs", place / "configs", dirs_exist_ok=True)
-    (commands,) = examples("More than two classes", "sh")
+    (commands,) = examples(CONFIGS, "More than two classes", "sh")
     said = run_commands(commands, place)
     assert "converged" in said and "10 classes" in said
     assert "precision" in said
@@ -125,7 +146,7 @@ def test_weights(place: Path) -> None:
     table["class"] = np.where(table["a"] * table["b"] > 0, "like", "unlike")
     table.to_csv(place / "mine.csv", index=False)
     shutil.copytree(REPOSITORY / "configs", place / "configs", dirs_exist_ok=True)
-    (commands,) = examples("Weights", "sh")
+    (commands,) = examples(CONFIGS, "Weights", "sh")
     said = run_commands(commands, place)
     assert "converged" in said and "smallest 0, largest 2" in said
     model = load_model(place / "runs" / "weighted" / "model.safetensors")
@@ -133,7 +154,7 @@ def test_weights(place: Path) -> None:
 
 
 def test_tuning(data_dir: Path, tmp_path: Path) -> None:
-    (commands,) = examples("Tuning", "sh")
+    (commands,) = examples(CONFIGS, "Tuning", "sh")
     grid = (REPOSITORY / "configs" / "heart.yaml").read_text()
     assert "count: 11" in grid
     (tmp_path / "configs").mkdir()
@@ -141,3 +162,51 @@ def test_tuning(data_dir: Path, tmp_path: Path) -> None:
     said = run_commands(commands, tmp_path, BIGSVM_CACHE=str(tmp_path / "cache"))
     assert "fw, the best 9 of 9:" in said
     assert "converged after" in said
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_what_a_document_refers_to_is_there(document: Path) -> None:
+    text = document.read_text()
+    for target in re.findall(r'\]\(([^)\s]+)\)|src="([^"]+)"', text):
+        path, _, anchor = "".join(target).partition("#")
+        if "://" in path:
+            continue
+        linked = document.parent / path if path else document
+        assert linked.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
+            slugs = [
+                re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings
+            ]
+            assert anchor in slugs, target
+    for path in re.findall(r"`((?:bigsvm|configs|scripts|tests)/[\w./-]+)`", text):
+        assert (REPOSITORY / path).exists(), path
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_every_command_can_be_called_as_it_stands(document: Path) -> None:
+    """Those of clusters and long runs are not run, but modules, configs and keys are right."""
+    text = document.read_text()
+    lines = [line for block in blocks(text, "sh") for line in block.splitlines()]
+    lines += re.findall(r"^    (python -m .*)$", text, re.MULTILINE)
+    lines += re.findall(r"`(python -m [^`]*)`", text)
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        if words[:2] != ["python", "-m"] or words[2] == "pytest":
+            continue
+        assert find_spec(words[2]) is not None, line
+        settings = [words[k + 1] for k, word in enumerate(words) if word == "--set"]
+        for config in [word for word in words if re.fullmatch(r"configs/[\w-]+\.yaml", word)]:
+            load_config(REPOSITORY / config, settings)
+
+
+def test_every_key_of_a_config_is_described() -> None:
+    text = (REPOSITORY / CONFIGS).read_text()
+    table = text.split("\n## Every key\n")[1].split("\n## ")[0]
+    for section in ("data", "model", "solver", "cluster", "run"):
+        described = " ".join(row for row in table.splitlines() if row.startswith(f"| `{section}."))
+        for key in Config.model_fields[section].annotation.model_fields:
+            assert f"`{key}`" in described or f"`{section}.{key}`" in described, f"{section}.{key}"
+    tune = text.split("\n## Tuning\n")[1]
+    for key in TuneOptions.model_fields:
+        assert f"`tune.{key}`" in tune, key
