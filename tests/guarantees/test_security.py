@@ -1,4 +1,4 @@
-"""What the section Security of the README promises, where no other test shows it.
+"""What tests/README.md says of security, where no other test shows it.
 
 Hostile files: test_bad_input, test_fuzz, test_checked_tensors. Downloads: test_download.
 """
