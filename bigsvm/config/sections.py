@@ -19,7 +19,7 @@ TOLERANCE = 0.01
 EXACT_UP_TO = 20_000
 # The most patterns in a hot set of the block schedule: a step on them takes some dozens of
 # microseconds, and the kernel matrix of a full one is 1 GiB.
-HOT_SET = 16_384
+HOT_SET = 2**17
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)"
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}

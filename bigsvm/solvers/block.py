@@ -38,9 +38,13 @@ from bigsvm.solvers.hot_steps import hot_steps
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, UNSEEN, WORKING, State, pieces
 
+# A problem of at most this many patterns is solved whole, without passes over the data.
+_SMALL = 16_384
+# The rows of a hot set are in memory: this many values at most, or those of a small problem.
+_HOT_VALUES = 2**23
 # Samples grow by this factor.
 _GROWTH = 4
-# The first sample, and the fewest patterns that may join at a pass: this share of a hot set.
+# The first sample, and the fewest patterns that may join at a pass: this share of a small problem.
 _FIRST = 4
 # While many wait to join, subproblems are solved to this share of the margin: who joins next
 # changes the rest of the solution anyway.
@@ -58,6 +62,11 @@ _LONGEST = 8
 _ROUNDING = 0.999
 
 
+def largest_hot_set(hot_set: int, d: int) -> int:
+    """The bound `hot_set`, or what is left of it for patterns of many features."""
+    return min(hot_set, max(_SMALL, _HOT_VALUES // d))
+
+
 class BlockSchedule:
     """Subproblems solved in memory, a pass over the data after each.
 
@@ -68,13 +77,15 @@ class BlockSchedule:
     memory : int
         Bytes for rows and kernel columns of subproblems and samples.
     hot_set : int
-        The most patterns in a hot set. Part of the bits of a result; the memory is not.
+        The most patterns in a hot set; see `largest_hot_set`. Part of the bits of a result; the
+        memory is not.
     """
 
     def __init__(self, problem: Problem, kernel: Kernel, memory: int, hot_set: int) -> None:
         self._problem = problem
         self._kernel = kernel
-        self._hot_set = hot_set
+        hot_set = self._hot_set = largest_hot_set(hot_set, problem.backend.d)
+        self._small = min(_SMALL, hot_set)
         n, row = len(problem.y), 2 * 4 * problem.backend.d  # as gathered, and in a panel
         self._rows_memory = memory // 4
         reserved = min(row * 2 * hot_set, self._rows_memory) + min(row * n, self._rows_memory)
@@ -117,10 +128,10 @@ class BlockSchedule:
     def begin(self, state: State) -> None:
         """Draw the first sample, where a run starts from one pattern and all are too many."""
         in_play = int(np.count_nonzero(state.role >= IDLE))
-        if state.passes or state.n_support > 1 or in_play <= self._hot_set:
+        if state.passes or state.n_support > 1 or in_play <= self._small:
             return
         sample = in_play
-        while sample > max(1, self._hot_set // _FIRST):
+        while sample > max(1, self._small // _FIRST):
             sample = max(1, sample // _GROWTH)
         drawn = k_smallest(HashOrder(len(state.role)), state.role >= IDLE, sample)
         unseen = state.role >= IDLE
@@ -139,14 +150,14 @@ class BlockSchedule:
         candidates = state.role == (WORKING if is_fw else IDLE)
         members = np.flatnonzero((state.role > IDLE) & ~candidates)
         n_playing = len(members) + int(np.count_nonzero(candidates))
-        is_whole = n_playing <= self._hot_set
+        is_whole = n_playing <= self._small
         is_rough = bool(state.sample) or not is_whole
         waiting = candidates & (state.gradient <= self._bar(state, is_rough))
         n_waiting = int(np.count_nonzero(waiting))
         if not state.sample and n_waiting <= _FEW * n_playing:
             is_rough = False
             waiting = candidates & (state.gradient <= self._bar(state, is_rough))
-        most = max(len(members), self._hot_set // _FIRST)
+        most = max(len(members), self._small // _FIRST)
         if is_whole:
             joining = np.flatnonzero(candidates)
         else:  # drawn, because the lowest are outliers
@@ -216,9 +227,14 @@ class BlockSchedule:
             change = inner.part.alpha - block.part.alpha[hot]
             moved = np.flatnonzero(change)
             moved = moved[np.argsort(hot[moved])]  # the order of a sum is part of its bits
-            block.part.gradient += problem.gradient_change(
-                hot[moved], change[moved], GatheredRows(rows, moved, served.rows_at_once)
+            outside = np.ones(len(block.index), bool)
+            outside[hot] = False
+            outside = np.flatnonzero(outside)
+            moving = GatheredRows(rows, moved, served.rows_at_once)
+            block.part.gradient[outside] += problem.gradient_change_of(
+                outside, self._serve(served, outside), hot[moved], change[moved], moving
             )
+            block.part.gradient[hot] = inner.part.gradient
             block.part.alpha[hot], block.part.role[hot] = inner.part.alpha, inner.part.role
             block.part.iteration, block.part.gap = inner.part.iteration, inner.part.gap
             yield

@@ -71,11 +71,10 @@ class Direction(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Kernel columns at hand; see `ColumnCache`."""
+    """Kernel columns at hand; see `HotColumns`."""
 
     values: Any
     slot: Any
-    last_used: Any
 
 
 def new_direction(n: int, quad_form: float) -> Direction:
@@ -108,11 +107,10 @@ def find_nodes(point, direction):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def conjugate_steps(point, direction, columns, rule, now, iteration, until):  # type: ignore[no-untyped-def]
+def conjugate_steps(point, direction, columns, rule, iteration, until):  # type: ignore[no-untyped-def]
     """Take steps until convergence, a cache miss, iteration `until` or a numerical failure.
 
-    `rule` is the relative and the absolute tolerance; columns are last used `now`. Returns why, and
-    the iteration. After a cache miss the forward or the away node is without a column.
+    `rule` is the relative and the absolute tolerance. Returns why, and the iteration. After a cache miss the forward or the away node is without a column.
     """
     alpha, gradient, role, signs = point.alpha, point.gradient, point.role, point.signs
     numbers, nodes = direction.numbers, direction.nodes
@@ -145,7 +143,6 @@ def conjugate_steps(point, direction, columns, rule, now, iteration, until):  # 
         if columns.slot[v] < 0:
             return CACHE_MISS, iteration
         k_v = columns.values[columns.slot[v]]
-        columns.last_used[columns.slot[s]] = columns.last_used[columns.slot[v]] = now
         q_sv = signs[s] * signs[v] * (np.float64(k_s[v]) + point.intercept)
         curvature = point.diagonal[s] + point.diagonal[v] - 2 * q_sv
         fall = gradient[v] - gradient[s]

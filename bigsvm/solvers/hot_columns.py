@@ -1,23 +1,32 @@
 """Kernel columns of a hot set, kept from one hot set to the next as far as their patterns stay."""
 
 import numpy as np
+from numba import prange
 
 from bigsvm.backends import Backend
 from bigsvm.backends.products import GatheredRows
-from bigsvm.core.compiled import njit
+from bigsvm.core.compiled import njit, parallel_njit
 from bigsvm.kernels import LANES, Kernel, block_of, columns
-from bigsvm.solvers.column_cache import EMPTY, ColumnCache
+from bigsvm.solvers.column_cache import BATCH
 from bigsvm.solvers.conjugate import Columns
+from bigsvm.solvers.guesses import likely
 
 # Space at the end of each column for the patterns of later hot sets: a share of its length.
 _SLACK = 8
+# Of the memory, the share for new values of cached columns on their way to their places.
+_STAGING = 8
 
 
-class HotColumns(ColumnCache):
-    """A column cache whose patterns change: those that stay keep their columns.
+class HotColumns:
+    """A column cache whose patterns change: those that stay keep their columns and their places.
 
-    The patterns of a hot set are in the order in which they came. Nothing that is computed depends
-    on it, so a resumed run, which begins with none, gives the same bits.
+    A new pattern takes the place of one that left, so that hardly any value moves. Nothing that is
+    computed depends on the order of the patterns or on which columns are cached, so a resumed run,
+    which begins with an empty cache, gives the same bits.
+
+    The next nodes are the extremes of the gradient, and a step moves its nodes to the middle. So
+    the column whose pattern is nearest to the middle is evicted first. Columns are prefetched only
+    into empty slots: any other would cost one that is as likely to be used.
 
     Parameters
     ----------
@@ -26,71 +35,111 @@ class HotColumns(ColumnCache):
         For the columns; at least two are kept.
     most : int
         The most patterns of a hot set.
+
+    Attributes
+    ----------
+    columns : (capacity, width) float32
+    slot : (width,) int32
+        Where the column of a pattern is; -1 where it is not.
     """
 
     def __init__(self, kernel: Kernel, nbytes: int, most: int) -> None:
         self._kernel = kernel
         longest = _with_slack(most)
+        self._staging = max(LANES * LANES, nbytes // (4 * _STAGING))  # values
+        fitting = (nbytes - 4 * self._staging) // (4 * longest)
         # Memory that is never written to costs nothing.
-        self._space = np.empty(longest * max(2, min(nbytes // (4 * longest), longest)), np.float32)
+        self._space = np.empty(longest * max(2, min(fitting, longest)), np.float32)
         self._index = np.empty(0, np.int64)
-        self._stride = 0
         self.columns = np.empty((0, 0), np.float32)
         self.slot = np.empty(0, np.int32)
-        self.last_used = np.empty(0, np.int64)
-        self.now = 0
-        self._owner = np.empty(0, np.int64)
-        self._fetched = np.empty(0, np.int64)
+        self._owner = np.empty(0, np.int64)  # of each slot, -1 where it is empty
 
     @property
     def at_hand(self) -> Columns:
         """What compiled code takes."""
-        return Columns(self.columns, self.slot, self.last_used)
+        return Columns(self.columns, self.slot)
 
     def arrange(self, index: np.ndarray) -> np.ndarray:
-        """Patterns `index` of the data, ascending, in the order that moves the fewest columns."""
-        stay = np.isin(self._index, index, assume_unique=True)
+        """Patterns `index` of the data, ascending, in the order that moves the fewest values."""
+        stays = np.isin(self._index, index, assume_unique=True)
+        arranged = np.full(len(index), -1, np.int64)
+        kept = np.flatnonzero(stays[: len(index)])
+        arranged[kept] = self._index[kept]
+        last = self._index[len(index) :][stays[len(index) :]]
         new = np.setdiff1d(index, self._index, assume_unique=True)
-        return np.concatenate([self._index[stay], new])
+        arranged[arranged < 0] = np.concatenate([last, new])
+        return arranged
 
     def follow(self, index: np.ndarray, backend: Backend) -> None:
         """Turn to the hot set of the patterns `index`, which `backend` serves in that order.
 
         `index` is as `arrange` returned it.
         """
-        stay = np.flatnonzero(np.isin(self._index, index, assume_unique=True))
-        if not np.array_equal(self._index[stay], index[: len(stay)]):
-            raise ValueError("the patterns that stay come first, in the order that they had")
-        m = len(index)
-        owners = np.flatnonzero(self.slot[stay] >= 0)  # by their new places
-        owners = owners[np.argsort(self.slot[stay[owners]])]
-        _compact(self._space, self._stride, self.slot[stay[owners]].astype(np.int64), stay)
-        stride = self._stride if m <= self._stride else _with_slack(m)
-        capacity = min(len(self._space) // stride, stride)
-        owners = owners[:capacity]
-        _spread(self._space, self._stride, stride, len(owners))
-        self._stride = stride
-        self.columns = self._space[: capacity * stride].reshape(capacity, stride)
-        self._index = index
-        self.slot = np.full(stride, -1, np.int32)
-        self.slot[owners] = np.arange(len(owners))
-        self.last_used = np.full(capacity, EMPTY, np.int64)
-        self.last_used[: len(owners)] = self.now
-        self._owner = np.full(capacity, -1, np.int64)
-        self._owner[: len(owners)] = owners
-        self._fetched = np.zeros(capacity, np.int64)
-        self._backend = backend
-        if len(owners) and len(stay) < m:
-            self._extend(owners, len(stay), m)
+        _, places, new_places = np.intersect1d(
+            self._index, index, assume_unique=True, return_indices=True
+        )
+        moved = places != new_places
+        if (places[moved] < len(index)).any():
+            raise ValueError("patterns that stay keep their places, where these still exist")
+        self._release(places)
+        if len(index) > self.columns.shape[1]:
+            self._widen(_with_slack(len(index)))
+        _move_entries(self.columns, self._owner, places[moved], new_places[moved])
+        slot = np.full(self.columns.shape[1], -1, np.int32)
+        slot[new_places] = self.slot[places]
+        cached = np.flatnonzero(slot >= 0)
+        self.slot = slot
+        self._owner[slot[cached]] = cached
+        self._index, self._backend = index, backend
+        is_new = np.ones(len(index), bool)
+        is_new[new_places] = False
+        self._extend(cached, np.flatnonzero(is_new))
 
-    def _extend(self, owners: np.ndarray, start: int, stop: int) -> None:
-        """Compute what the columns at hand lack: their values at the new patterns."""
-        rows, slots = self._backend.gather(owners), np.arange(len(owners))
-        new = GatheredRows(self._backend, np.arange(start, stop), self._backend.rows_at_once)
-        for piece in new:
-            self._backend.kernel_values.add_columns(rows, len(piece))
-            columns(self._kernel, block_of(piece, start), rows, self.columns, slots)
-            start += len(piece)
+    def _release(self, stay: np.ndarray) -> None:
+        """Empty the slots of patterns that are not in the places `stay`."""
+        leaves = np.ones(len(self._index), bool)
+        leaves[stay] = False
+        slots = self.slot[: len(self._index)][leaves]
+        slots = slots[slots >= 0]
+        self._owner[slots] = -1
+
+    def _widen(self, width: int) -> None:
+        """Lay the columns out further apart; those beyond the new capacity are lost."""
+        narrow = self.columns
+        capacity = min(len(self._space) // width, width)
+        self.columns = self._space[: capacity * width].reshape(capacity, width)
+        _spread(self._space, narrow.shape[1], width, min(len(narrow), capacity))
+        lost = self._owner[capacity:]
+        self.slot[lost[lost >= 0]] = -1
+        self._owner = np.concatenate(
+            [self._owner[:capacity], np.full(max(0, capacity - len(narrow)), -1)]
+        )
+
+    def fetch(self, needed: int, kept: int, gradient: np.ndarray, role: np.ndarray) -> None:
+        """Have the column of the place `needed` at hand, and not lose that of `kept`."""
+        wanted, slots = _choose(needed, kept, gradient, role, self.slot, self._owner)
+        self._backend.columns(self._backend.gather(wanted), self.columns, slots)
+        evicted = self._owner[slots]
+        self.slot[evicted[evicted >= 0]] = -1
+        self.slot[wanted], self._owner[slots] = slots, wanted
+
+    def _extend(self, cached: np.ndarray, places: np.ndarray) -> None:
+        """Compute what the columns at hand lack: their values at the new patterns in `places`."""
+        if not len(cached) or not len(places):
+            return
+        rows, slots = self._backend.gather(cached), self.slot[cached].astype(np.int64)
+        at_once = max(LANES, self._staging // len(cached) // LANES * LANES)
+        values = np.empty((len(cached), min(at_once, len(places))), np.float32)
+        for start in range(0, len(places), at_once):
+            here = places[start : start + at_once]
+            done = 0
+            for piece in GatheredRows(self._backend, here, self._backend.rows_at_once):
+                self._backend.kernel_values.add_columns(rows, len(piece))
+                block = block_of(piece, done)
+                columns(self._kernel, block, rows, values, np.arange(len(cached)))
+                done += len(piece)
+            _place(values, self.columns, slots, here)
 
 
 def _with_slack(length: int) -> int:
@@ -99,24 +148,43 @@ def _with_slack(length: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _compact(space, stride, kept, stay):  # type: ignore[no-untyped-def]
-    """Move the columns in slots `kept` (ascending) to the first slots, entries `stay` of each."""
-    fixed = 0  # entries that keep their places
-    while fixed < len(stay) and stay[fixed] == fixed:
-        fixed += 1
-    for slot in range(len(kept)):
-        begin, source = slot * stride, kept[slot] * stride
-        if begin != source:
-            for i in range(fixed):
-                space[begin + i] = space[source + i]
-        for i in range(fixed, len(stay)):
-            space[begin + i] = space[source + stay[i]]
+def _choose(needed, kept, gradient, role, slot, owner):  # type: ignore[no-untyped-def]
+    """Whose columns to fetch, `needed` first, and the slots for them."""
+    empty = min(BATCH, np.count_nonzero(owner < 0))
+    if empty > 0:
+        guesses = likely(gradient, role, slot, needed, kept, empty - 1)
+        wanted = np.concatenate((np.array([needed]), guesses))
+        slots = np.flatnonzero(owner < 0)[: len(wanted)]
+        return wanted, slots
+    middle = (gradient[needed] + gradient[kept]) / 2
+    nearest, slots = np.full(1, np.inf), np.full(1, -1)
+    for k in range(len(owner)):
+        distance = abs(gradient[owner[k]] - middle)
+        if distance < nearest[0] and owner[k] != kept:
+            nearest[0], slots[0] = distance, k
+    return np.array([needed]), slots
 
 
 @njit(cache=True, nogil=True)
-def _spread(space, stride, wider, used):  # type: ignore[no-untyped-def]
+def _move_entries(columns, owner, places, new_places):  # type: ignore[no-untyped-def]
+    for slot in range(columns.shape[0]):
+        if owner[slot] >= 0:
+            for i in range(len(places)):
+                columns[slot, new_places[i]] = columns[slot, places[i]]
+
+
+@njit(cache=True, nogil=True)
+def _spread(space, width, wider, used):  # type: ignore[no-untyped-def]
     """Lay `used` columns out further apart."""
-    if wider > stride:
-        for slot in range(used - 1, 0, -1):
-            for i in range(stride - 1, -1, -1):
-                space[slot * wider + i] = space[slot * stride + i]
+    for slot in range(used - 1, 0, -1):
+        for i in range(width - 1, -1, -1):
+            space[slot * wider + i] = space[slot * width + i]
+
+
+@parallel_njit(cache=True, nogil=True)
+def _place(values, columns, slots, places):  # type: ignore[no-untyped-def]
+    """Write the values of each column to its places."""
+    for k in prange(len(slots)):
+        column = columns[slots[k]]
+        for i in range(len(places)):
+            column[places[i]] = values[k, i]

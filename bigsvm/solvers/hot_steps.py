@@ -75,7 +75,6 @@ def hot_steps(
             direction,
             columns.at_hand,
             relaxed if is_worth_it else block.tolerances,
-            columns.now,
             part.iteration,
             min(until, pause(part.iteration), block.last, until if is_worth_it else least),
         )
@@ -87,7 +86,8 @@ def hot_steps(
             raise overflowed(part)
         if why == CACHE_MISS:
             forward, away = direction.nodes[FORWARD], direction.nodes[AWAY]
-            columns.fetch(forward, away, point.gradient, point.role)
+            needed, kept = (forward, away) if columns.slot[forward] < 0 else (away, forward)
+            columns.fetch(needed, kept, point.gradient, point.role)
         else:
             until = part.iteration + burst
         yield

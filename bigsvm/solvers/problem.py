@@ -164,6 +164,24 @@ class Problem:
         coef = self.dual_coef(index, change)
         return self.of_product(self.backend.matvec(rows, coef), index, change)
 
+    def gradient_change_of(
+        self,
+        others: np.ndarray,
+        backend: Backend,
+        index: np.ndarray,
+        change: np.ndarray,
+        rows: InPieces,
+    ) -> np.ndarray:
+        """`gradient_change` of the patterns `others` alone, which `backend` serves.
+
+        None of them is in `index`.
+        """
+        coef = self.dual_coef(index, change)
+        product = backend.matvec(rows, coef)
+        if self.intercept:
+            product += self.intercept * coef.sum()
+        return self.signs[others] * product
+
     def of_product(self, product: np.ndarray, index: np.ndarray, change: np.ndarray) -> np.ndarray:
         """`gradient_change`, in place of the kernel product with ``dual_coef(index, change)``."""
         if self.intercept:
