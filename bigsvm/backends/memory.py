@@ -107,7 +107,7 @@ def plan_memory(
     in_flight = (2 + 4 * dataset.n_readers) * chunk
     whole = 4 * (dataset.n + dataset.chunk_rows) * dataset.d
     # A row of the hot set is held twice, as gathered and in a panel; its columns are short.
-    hot = min(largest_hot_set(hot_rows, dataset.d), dataset.n)
+    hot = min(hot_rows, dataset.n)
     least = 4 * hot * (2 * dataset.d + 2) if hot else 2 * 4 * dataset.n
     # The result of a pass, before it is added to the gradient. Other arrays that briefly have n
     # entries, at most 17 bytes per pattern (the last iterate of a hot set, and the sums of a

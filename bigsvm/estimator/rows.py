@@ -26,6 +26,7 @@ from bigsvm.estimator.out_of_core import (
     validate_rows,
 )
 from bigsvm.models.scoring import effective
+from bigsvm.solvers.block import largest_hot_set
 from bigsvm.stores.rows import prefetch_map
 from bigsvm.stores.store import Dataset
 
@@ -102,7 +103,7 @@ class OutOfCoreRows:
         data = self._dataset
         if not self._validated:
             validate_rows(data)
-        hot_rows = options.hot_set if options.schedule == "block" else 0
+        hot_rows = largest_hot_set(options.hot_set, data.d) if options.schedule == "block" else 0
         weights = 3 * 8 if options.weighted else 0  # bytes per row
         plan = plan_memory(
             options.memory,

@@ -3,11 +3,10 @@
 import numpy as np
 from numba import prange
 
-from bigsvm.backends import Backend
+from bigsvm.backends import COLUMN_BATCH, Backend
 from bigsvm.backends.products import GatheredRows
 from bigsvm.core.compiled import njit, parallel_njit
 from bigsvm.kernels import LANES, Kernel, block_of, columns
-from bigsvm.solvers.column_cache import BATCH
 from bigsvm.solvers.conjugate import Columns
 from bigsvm.solvers.guesses import likely
 
@@ -150,7 +149,7 @@ def _with_slack(length: int) -> int:
 @njit(cache=True, nogil=True)
 def _choose(needed, kept, gradient, role, slot, owner):  # type: ignore[no-untyped-def]
     """Whose columns to fetch, `needed` first, and the slots for them."""
-    empty = min(BATCH, np.count_nonzero(owner < 0))
+    empty = min(COLUMN_BATCH, np.count_nonzero(owner < 0))
     if empty > 0:
         guesses = likely(gradient, role, slot, needed, kept, empty - 1)
         wanted = np.concatenate((np.array([needed]), guesses))

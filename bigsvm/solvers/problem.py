@@ -170,7 +170,7 @@ class Problem:
         backend: Backend,
         index: np.ndarray,
         change: np.ndarray,
-        rows: InPieces,
+        rows: RowChunks,
     ) -> np.ndarray:
         """`gradient_change` of the patterns `others` alone, which `backend` serves.
 

@@ -20,7 +20,7 @@ from bigsvm.core.threads import available_threads
 from bigsvm.core.version import ARITHMETIC
 from bigsvm.kernels import Kernel, warm_up
 from bigsvm.preparation.data_sets import absolute_spec, with_absolute_paths
-from bigsvm.solvers.block import BlockSchedule
+from bigsvm.solvers.block import BlockSchedule, largest_hot_set
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.in_turns import BlockInTurns, ExactInTurns
@@ -214,7 +214,7 @@ def _backend(
     memory = plan_memory(
         solver.memory_limit + held,
         dataset,
-        solver.hot_set if solver.schedule == "block" else 0,
+        largest_hot_set(solver.hot_set, dataset.d) if solver.schedule == "block" else 0,
         bytes_per_pattern(config.model) * n_outputs,
         n_outputs=n_outputs,
     )
