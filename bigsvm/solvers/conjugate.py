@@ -110,7 +110,8 @@ def find_nodes(point, direction):  # type: ignore[no-untyped-def]
 def conjugate_steps(point, direction, columns, rule, iteration, until):  # type: ignore[no-untyped-def]
     """Take steps until convergence, a cache miss, iteration `until` or a numerical failure.
 
-    `rule` is the relative and the absolute tolerance. Returns why, and the iteration. After a cache miss the forward or the away node is without a column.
+    `rule` is the relative and the absolute tolerance. Returns why, and the iteration. After a cache
+    miss the forward or the away node is without a column.
     """
     alpha, gradient, role, signs = point.alpha, point.gradient, point.role, point.signs
     numbers, nodes = direction.numbers, direction.nodes

@@ -56,7 +56,7 @@ def test_fw_reaches_the_same_optimum_as_exact(kernel, C):
     exact = solve_exactly(problem)
     state, _ = solve(problem, 96, kernel)
     assert state.gap <= tolerance
-    assert state.objective == pytest.approx(exact.objective, rel=2e-2)
+    assert exact.objective - tolerance <= state.objective <= 1.02 * exact.objective
     assert state.passes <= 40
     assert state.iteration <= 5 * exact.iteration
 
