@@ -27,7 +27,7 @@ def best_of(repeat: int, *calls: Callable[[], object]) -> list[float]:
         call()
     for _ in range(repeat):
         for i, call in enumerate(calls):
-            time.sleep(0.1)  # numpy's threads and ours go on spinning, and would hold a core
+            time.sleep(0.1)  # numpy's threads and ours spin for a while, and would hold a core
             call()
             until = time.perf_counter() + AWAKE
             while (begin := time.perf_counter()) < until:

@@ -36,7 +36,7 @@ examples:
   python -m scripts.benchmarks.peers --data ijcnn1 --skip sklearn --no-growth
   python -m scripts.benchmarks.peers --again exact block             after a change of bigsvm
 
-Needs scikit-learn and scikit-learn-intelex for the peers. Run again, it goes on where it stopped.
+Needs scikit-learn and scikit-learn-intelex for the peers. Run again, it resumes.
 """
 
 
@@ -154,7 +154,7 @@ def main() -> int:
         print(f"failed: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nstopped; the same command goes on from here", file=sys.stderr)
+        print("\nstopped; the same command resumes", file=sys.stderr)
         return 130
 
 

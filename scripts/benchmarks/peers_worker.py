@@ -64,7 +64,7 @@ def rows_of(folder: Path, part: str, start: int, stop: int | None) -> tuple[np.n
 
 
 def write_store(work: dict[str, Any]) -> dict[str, Any]:
-    """The first rows of a part as an HDF5 file, the form in which bigsvm takes anybody's arrays."""
+    """The first rows of a part as an HDF5 file, a form in which bigsvm takes arrays."""
     import h5py
 
     x, y = rows_of(Path(work["folder"]), work["part"], 0, work["rows"])

@@ -88,7 +88,7 @@ def tune(store: str, sigma: float, rows: int) -> list:
 def evolution(
     store: str, algorithm: str, C: float, sigma: float, iterations: int, every: int, run: str
 ) -> list[dict[str, float]]:
-    """Train with snapshots and score them; a training that was killed goes on."""
+    """Train with snapshots and score them; a training that was killed is resumed."""
     config = {
         "data": {"train": store, "test": f"{store}/test"},
         "model": {

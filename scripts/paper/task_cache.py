@@ -160,7 +160,7 @@ def _collect(running: dict[Future, str], results: Results, progress: "Progress")
             except BrokenProcessPool as killed:
                 raise UserError(
                     f"{progress.task}: a process was killed, perhaps for want of memory; "
-                    "the same command with --processes 1 goes on"
+                    "resume with the same command and --processes 1"
                 ) from killed
             progress.finished(running[future])
         progress.show()

@@ -134,7 +134,7 @@ def newest_checkpoint_deleted(trial: Trial) -> None:
 
 
 def data_changed_between(trial: Trial) -> None:
-    """The data is other data when the training goes on: refused, until it is the right data."""
+    """Resuming with other data is refused, until the right data is back."""
     trial.killed()
     with changed_data(trial.store, trial.scratch, trial.chance):
         trial.end(trial.start(), 0, 2)  # 0: a bit of HDF5 that means nothing

@@ -140,7 +140,7 @@ class Trial:
         Starts it quickly, where that makes no difference.
     chance : random.Random
     deviations : list of (kind, words)
-        All that was not as promised.
+        Violations of the guarantees.
     """
 
     arguments: list[str]
@@ -199,7 +199,7 @@ class Trial:
         return code
 
     def deviates(self, kind: str, words: str) -> None:
-        """Note what was not as promised."""
+        """Record a violation of the guarantees."""
         self.deviations.append((kind, words))
 
     def _check_nothing_lost(self, saved: int, attempt: Attempt, code: int) -> None:
@@ -208,7 +208,7 @@ class Trial:
             self.resumes += 1
             at = int(went_on[1].replace(",", "").strip())
             if at != saved:
-                self.deviates(LOST, f"it went on at iteration {at}, with {saved} saved")
+                self.deviates(LOST, f"it resumed at iteration {at}, with {saved} saved")
         elif code == 0 and saved >= 0 and not attempt.hung_up:  # what it said then was not heard
             self.deviates(LOST, f"it began anew, with iteration {saved} saved")
 
@@ -229,7 +229,7 @@ class Trial:
             self.deviates(TORN, "summary.json, which tells of a model that is not there")
 
     def _reports(self) -> int:
-        """Which file of reports is there: one that goes on writes it anew first."""
+        """The inode of metrics.jsonl: a resumed run first writes a new one."""
         file = self.run_dir / "metrics.jsonl"
         return file.stat().st_ino if file.exists() else 0
 

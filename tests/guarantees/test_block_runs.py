@@ -1,4 +1,4 @@
-"""The promises once more, for the block schedule."""
+"""The guarantees, for the block schedule."""
 
 import subprocess
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_killed_at_any_moment(
 def test_more_iterations_go_on_to_the_same_bits(
     train: Train, straight_block: Path, tmp_path: Path
 ) -> None:
-    """Stopped in the middle of a hot set, it goes on from the pass before."""
+    """Stopped in the middle of a hot set, it resumes from the pass before."""
     run_dir = tmp_path / "run"
     train(run_dir, *BLOCK, "solver.max_iterations=1500")
     ended = summary(run_dir)

@@ -218,7 +218,7 @@ anything = st.recursive(
 
 
 def test_models_that_are_sealed_by_a_stranger(sealed: bytes, tmp_path: Path) -> None:
-    """The seal is no secret: whoever wants can put one on anything."""
+    """The checksum is no secret: anyone can put one on anything."""
     path = tmp_path / "m.safetensors"
     path.write_bytes(sealed)
     arrays, about = read_tensors(path)

@@ -1,4 +1,4 @@
-"""Promise 4 where rows are wide: no more at once than memory allows, to the same bits."""
+"""Guarantee 4: wide rows, too, are taken in pieces that fit in memory, to the same bits."""
 
 import json
 import re

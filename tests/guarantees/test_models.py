@@ -1,4 +1,4 @@
-"""Promises 5 and 6: models are data and need nothing else; the end is checked."""
+"""Guarantees 5 and 6: models are data and need nothing else; the end is verified."""
 
 import json
 import shutil

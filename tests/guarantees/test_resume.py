@@ -1,4 +1,4 @@
-"""Promise 2: the same command goes on, however the training was ended."""
+"""Guarantee 2: the same command resumes, however the training ended."""
 
 import json
 import shutil
@@ -115,7 +115,7 @@ def test_interrupted_twice_leaves_at_once(start: Any, tmp_path: Path) -> None:
     raise AssertionError("the second one was never obeyed")
 
 
-def test_interrupted_when_nobody_reads_the_messages(start: Any, tmp_path: Path) -> None:
+def test_interrupted_when_the_messages_are_not_read(start: Any, tmp_path: Path) -> None:
     """`bigsvm.train ... 2>&1 | tee log`: Ctrl-C ends tee first."""
     run_dir = tmp_path / "run"
     process = start(run_dir, "run.checkpoint_every=1000000", "solver.absolute_tolerance=1e-15")

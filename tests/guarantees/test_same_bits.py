@@ -1,4 +1,4 @@
-"""Promise 1: the same bits, whatever the store, the memory and the threads."""
+"""Guarantee 1: the same bits, whatever the store, the memory and the threads."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Promise 3: nothing is mixed up, nor lost by a mistake or a full disk."""
+"""Guarantee 3: runs are not mixed up, nor lost by a mistake or a full disk."""
 
 import signal
 import subprocess

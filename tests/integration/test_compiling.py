@@ -1,4 +1,4 @@
-"""Whoever waits for code to be compiled is told so; what was compiled once is never again."""
+"""Compilation is announced; what was compiled once is not compiled again."""
 
 import os
 import time

@@ -56,7 +56,7 @@ class SomeWorkers:
 
     def __init__(self, cluster: Cluster, count: int) -> None:
         self._cluster, self._count = cluster, count
-        self.examine, self.compute = cluster.examine, cluster.compute
+        self.check_workers, self.compute = cluster.check_workers, cluster.compute
 
     def workers(self) -> dict[str, int]:
         return dict(list(self._cluster.workers().items())[: self._count])
@@ -97,11 +97,11 @@ def expected(stores: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("who", ["1 thread", "2 threads", "1 worker", "2 workers", "3 workers"])
+@pytest.mark.parametrize("workers", ["1 thread", "2 threads", "1 worker", "2 workers", "3 workers"])
 def test_same_bits(
-    who: str, form: str, stores: Path, cluster: Cluster, expected: dict[str, bytes]
+    workers: str, form: str, stores: Path, cluster: Cluster, expected: dict[str, bytes]
 ) -> None:
-    count, kind = int(who[0]), who[2:]
+    count, kind = int(workers[0]), workers[2:]
     with open_dataset(stores / form) as dataset:
         backend: Backend
         if kind.startswith("thread"):

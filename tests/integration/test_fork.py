@@ -11,7 +11,7 @@ import pytest
 from tests.support.trainings import REPOSITORY
 
 # The usual threading layer, which ends a forked process that starts a parallel loop, and the one
-# that does not. The timeouts are far below the patience of whoever waits for a pool that hangs.
+# that does not. The timeouts end a pool that hangs.
 PROGRAM = """
 import multiprocessing, sys
 import numba, numpy as np

@@ -1,4 +1,4 @@
-"""`predict --cluster`: the same bytes as without, whoever dies; real schedulers and workers."""
+"""`predict --cluster`: the same bytes as without, also when workers die."""
 
 import threading
 from collections.abc import Callable, Iterator

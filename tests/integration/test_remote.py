@@ -14,7 +14,7 @@ from bigsvm.core.errors import UserError
 from bigsvm.core.urls import reject_credentials
 from bigsvm.stores.fingerprint import fingerprint
 from bigsvm.stores.store import open_dataset
-from tests.support.s3_server import BUCKET, NOBODY, S3Server
+from tests.support.s3_server import BUCKET, STRANGER, S3Server
 from tests.support.small_run import make_store
 from tests.support.trainings import HANGS, command, environment, final, one_line, summary
 
@@ -145,8 +145,8 @@ def test_chunks_are_asked_for_several_at_once(run: Run, well_behaved: S3Server) 
         ("data.train=s3://nothing-there/store.zarr", {}, "there is no bucket 'nothing-there'"),
         (f"data.train=s3://{BUCKET}/other.zarr", {}, "other.zarr: there is no Zarr group"),
         ("data.test=s3://nothing-there/t.zarr", {}, "there is no bucket 'nothing-there'"),
-        ("run.dir=null", NOBODY, "access was refused (403); check the credentials"),
-        ("run.dir=null", dict.fromkeys(NOBODY, ""), "no credentials in the environment"),
+        ("run.dir=null", STRANGER, "access was refused (403); check the credentials"),
+        ("run.dir=null", dict.fromkeys(STRANGER, ""), "no credentials in the environment"),
         (f"data.train=s3://{BUCKET}/store.h5", {}, "HDF5 is read from local disks only"),
         ("data.train=s4://data/store.zarr", {}, "Protocol not known: s4"),
         ("data.source=synthetic", {}, "the store is made on this machine"),
@@ -168,8 +168,8 @@ def test_mistakes_are_told_in_one_line(
 def test_a_server_that_stays_away_is_told_in_one_line(
     run: Run, well_behaved: S3Server, config_file: Path, tmp_path: Path
 ) -> None:
-    nobody_there = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"}
-    done = run(command(config_file, tmp_path / "run"), 1, **nobody_there)
+    no_server = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"}
+    done = run(command(config_file, tmp_path / "run"), 1, **no_server)
     assert "no proper answer in 2 attempts" in one_line(done)
 
 

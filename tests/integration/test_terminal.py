@@ -57,7 +57,7 @@ def test_a_training_outlives_its_terminal(
         os.close(end)
     process.send_signal(signal.SIGCONT)
     code = process.wait(timeout=HANGS)
-    if nohup:  # it went on, though nobody hears what it says in the end
+    if nohup:  # it continued, though its last messages are lost
         assert code == 0
         assert summary(run_dir)["status"] == "converged"
     else:
@@ -98,7 +98,7 @@ def test_streams_that_are_closed(closed: str, tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_a_mistake_that_nobody_hears_is_still_a_mistake(tmp_path: Path) -> None:
+def test_a_mistake_with_closed_output_is_still_a_mistake(tmp_path: Path) -> None:
     end, terminal = pty.openpty()
     os.close(end)
     done = subprocess.run(

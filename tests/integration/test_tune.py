@@ -1,4 +1,4 @@
-"""Tuning: the table of ordinary trainings, whoever computes it and however often it is killed."""
+"""Tuning: the table of ordinary trainings, wherever it is computed; resumed after every kill."""
 
 import csv
 import shutil
@@ -181,7 +181,7 @@ def test_an_independent_solver_finds_the_same_accuracies(
     [("solver.threads=2",), ("cluster.kind=local", "cluster.workers=2")],
     ids=["threads", "dask"],
 )
-def test_whoever_computes_it_the_bytes_are_the_same(
+def test_wherever_it_is_computed_the_bytes_are_the_same(
     config: Path, straight: Path, tmp_path: Path, settings: tuple[str, ...]
 ) -> None:
     process = start(config, tmp_path, *settings)

@@ -1,4 +1,4 @@
-"""Weighted and re-weighted trainings by the real command: the promises hold for them too."""
+"""Weighted and re-weighted trainings by the real command: the guarantees hold for them too."""
 
 import json
 from collections.abc import Callable

@@ -83,7 +83,7 @@ class Processes:
         return {str(about["name"]): address for address, about in workers.items()}
 
     def stop(self, name: str) -> None:
-        """Let a worker do nothing until it is told to go on."""
+        """Stop a worker until it is sent SIGCONT."""
         self.workers[name].send_signal(signal.SIGSTOP)
 
     def freeze(self, name: str) -> None:

@@ -11,7 +11,7 @@ from bigsvm.readers import ReadOptions, open_reader
 
 
 def read(path: Path, **options: object) -> tuple[np.ndarray, np.ndarray]:
-    """All rows and labels of a file, with the promises of every batch checked."""
+    """All rows and labels of a file, with every batch checked."""
     reader = open_reader(path, ReadOptions(**options))  # type: ignore[arg-type]
     x, y = [np.empty((0, reader.d))], []
     for batch in reader.batches():

@@ -17,7 +17,7 @@ from typing import Any
 
 BUCKET = "data"
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your rate</Message></Error>"
-NOBODY = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "a-wrong-secret"}
+STRANGER = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "a-wrong-secret"}
 
 
 class S3Server:
@@ -127,7 +127,7 @@ class Misbehaving:
 
 
 def serve() -> None:
-    """Serve until killed: one bucket, one user who may read and write it, nobody else."""
+    """Serve until killed: one bucket, one user that may read and write it."""
     os.environ["INITIAL_NO_AUTH_ACTION_COUNT"] = "4"  # what is asked below needs no credentials
     import boto3
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app

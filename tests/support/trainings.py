@@ -140,7 +140,7 @@ Begin = Callable[[], "subprocess.Popen[str]"]
 def caught(begin: Begin, run_dir: Path, ready: Callable[[], bool]) -> "subprocess.Popen[str]":
     """A training that was stopped (SIGSTOP) as soon as it was ready, not yet half-way.
 
-    A fast machine may be past that before anybody looks: then it is begun anew.
+    A fast machine may be past that too soon: then it is started over.
     """
     half_way = run_dir / "snapshots" / "model-00001500.safetensors"
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""Files are written whole, and never through a symlink that somebody has planted."""
+"""Files are written atomically, and never through a planted symlink."""
 
 import errno
 import os

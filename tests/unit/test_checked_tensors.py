@@ -247,7 +247,7 @@ MODEL_ABOUT = {
 def test_a_sealed_stranger_is_no_model(
     tmp_path: Path, arrays: dict[str, Any], about: dict[str, Any]
 ) -> None:
-    """The seal says that a file is whole, not that it makes sense: anybody can make one."""
+    """The seal says that a file is whole, not that it makes sense: anyone can make one."""
     path = tmp_path / "stranger.safetensors"
     wrong = {name: array for name, array in (MODEL_ARRAYS | arrays).items() if array is not None}
     write_tensors(path, wrong, MODEL_ABOUT | about)

@@ -201,7 +201,7 @@ def test_the_newest_beyond_ten_digits(folder: Path) -> None:
 
 
 def forged(folder: Path, numbers: dict[str, Any] | None = None, **changes: Any) -> None:
-    """A checkpoint of iteration 5 that somebody has changed and sealed again."""
+    """A checkpoint of iteration 5 that was changed and sealed again."""
     arrays, about = read_tensors(path_of(folder, 5))
     for name in set(changes) & {*arrays, "margin"}:
         arrays[name] = changes.pop(name)

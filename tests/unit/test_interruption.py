@@ -1,4 +1,4 @@
-"""Signals to end: the first is for the loop, the second for whoever is impatient."""
+"""Signals: the first ends the loop in order, the second at once."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""A chunk that is not there reads as zeros: whoever trains on them is told."""
+"""A missing chunk reads as zeros, and the user is told so."""
 
 from pathlib import Path
 

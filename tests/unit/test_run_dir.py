@@ -1,4 +1,4 @@
-"""The run directory: one trainer at a time, every file whole, nobody else's files touched."""
+"""The run directory: one trainer at a time, every file whole, no other files touched."""
 
 import json
 import os
@@ -205,7 +205,7 @@ def test_small_files_are_replaced_whole(run_dir: RunDir) -> None:
     }
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere; see test_promises_apart")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere; see test_separate_runs")
 def test_read_only(run_dir: RunDir) -> None:
     run_dir.path.mkdir(parents=True)
     run_dir.path.chmod(0o500)

@@ -103,7 +103,7 @@ def test_another_thread_can_stop_it():
     results = []
     thread = threading.Thread(
         target=lambda: results.append(
-            # No gap is that small: it would go on for hours.
+            # No gap is that small: it would take hours.
             solve(kernel_matrix(RBF, x), y, [1.0, 1.0], "fw", absolute(1e-300), 2**40, stop=stop)
         )
     )
