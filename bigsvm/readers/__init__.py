@@ -1,4 +1,4 @@
-"""Any file of rows and labels, read in batches of bounded size: one short module a format."""
+"""Reading files of rows and labels in batches of bounded size: one module for each format."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ FORMATS: tuple[Format, ...] = (
 
 BATCH_BYTES = 16 * 2**20
 
-# Rows are kept dense, so a row of a million features is already 8 MB; an index beyond that is
-# far more often a damaged file than a data set this program suits.
+# Rows are dense, so that a row of a million features already takes 8 MB. A larger index is far more
+# often a sign of a damaged file than of a data set that this program suits.
 MAX_FEATURES = 1_000_000
 
 
@@ -33,22 +33,22 @@ class ReadOptions:
     Parameters
     ----------
     format : one of FORMATS
-        `auto` goes by magic bytes, then the file's extension, then its first lines.
+        `auto` decides by magic bytes, then by the file extension, then by the first lines.
     label_column : str, int or None
         Name, or position counted from 0 (negative: from the end). None is the last column. For npz
-        the name of the array of labels (None: `y`). LIBSVM and MiniBooNE have their own place for
-        labels and refuse it.
+        the name of the array of labels (None: `y`). An error for LIBSVM and MiniBooNE, which define
+        where labels are.
     weight_column : str, int or None
-        The column that says how much each row counts, told in the same ways; not of npz.
+        The column of row weights, given in the same ways; not for npz.
     header : "auto", True or False
-        CSV/TSV only. `auto`: there is one when no feature field of the first line is a number.
+        CSV/TSV only. `auto`: there is one if no feature field of the first line is a number.
     delimiter : str or None
-        CSV only: one character; " " stands for any run of blanks. None: found from the first line.
+        CSV only: one character; " " means any run of blanks. None: guessed from the first line.
     features : int or None
-        The number of features the file must have. LIBSVM, where a row leaves out zeros: None
-        takes the largest index, found by reading the file once more.
+        The number of features the file must have. For LIBSVM, whose rows omit zeros, None means
+        the largest index, which takes one more pass over the file.
     with_labels : bool
-        False: every column is a feature. (A LIBSVM row may then still start with a label, which is
+        False: every column is a feature. (A LIBSVM row may still start with a label, which is
         ignored.)
     """
 
@@ -65,11 +65,11 @@ class ReadOptions:
 class Batch:
     """Some consecutive rows.
 
-    `x` is (m, d) float64, C-contiguous, all finite. `y` is (m,): float64 if the file's labels are
-    numbers, else text (a numpy `str` array); never a mixture within one file; of length 0 when
-    read without labels. `first_row` is the 1-based line (text) or row (other formats) of x[0].
-    `weight` is (m,) float64, where a column of weights was asked for. `lines` are the lines of all
-    rows of a text file: empty ones may lie between them.
+    `x` is (m, d) float64, C-contiguous, all finite. `y` is (m,): float64 if the labels of the file
+    are numbers, otherwise text (a numpy `str` array), never a mixture within one file; of length 0
+    if read without labels. `first_row` is the 1-based line (text) or row (other formats) of x[0].
+    `weight` is (m,) float64 if a column of weights was requested. `lines` holds the line number of
+    each row of a text file, since there may be empty lines between rows.
     """
 
     x: np.ndarray
@@ -86,7 +86,7 @@ class Batch:
 
 
 class Reader(Protocol):
-    """A file opened for reading; `batches()` may be called again and then starts afresh."""
+    """A file opened for reading; every call of `batches()` starts from the beginning."""
 
     d: int
     feature_names: list[str] | None
@@ -104,7 +104,7 @@ def batch_rows(d: int) -> int:
 def open_reader(path: Path, options: ReadOptions | None = None) -> Reader:
     """Open `path` with the reader of its format.
 
-    Raises UserError where the file is missing, damaged, or not of the format.
+    Raises UserError if the file is missing, damaged, or not of the format.
     """
     # Imported here so that `--help` does not wait for numba or pyarrow.
     from bigsvm.readers.detect import detect_format

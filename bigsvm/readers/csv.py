@@ -1,5 +1,11 @@
-"""CSV and TSV: rows of numbers with a label column, with or without a header line."""
+"""CSV and TSV: rows of numbers with a label column, with or without a header line.
 
+Parsed by our own kernel, not by pyarrow.csv: LIBSVM and MiniBooNE need the number parser anyway,
+and pyarrow neither splits at runs of blanks nor says on which line of the file a bad value is (it
+counts rows, without empty lines).
+"""
+
+import csv
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -49,13 +55,13 @@ class CsvReader:
             settings,
             self.d,
             with_labels=self.with_labels,
-            place=self._place,
+            column_name=self._column_name,
             explain=partial(explain_table, self.fields),
             skip_lines=self.skip_lines,
             label_column=self.label_column,
         )
 
-    def _place(self, column: int) -> str:
+    def _column_name(self, column: int) -> str:
         return f"column {column}" + (f" ({quoted(self.names[column - 1])})" if self.names else "")
 
     def _has_header(self, fields: list[str], options: ReadOptions) -> bool:
@@ -76,7 +82,7 @@ def _numeric(field: str) -> bool:
 
 
 def _first_row(path: Path) -> tuple[int, str]:
-    """Number and text of the first line that is not empty."""
+    """Number and text of the first non-empty line."""
     number = 0
     for block in line_blocks(path):
         for line in block.tobytes().split(b"\n"):
@@ -100,15 +106,13 @@ def _delimiter(asked: str | None, line: str) -> str:
 
 
 def _split(where: str, line: str, delimiter: str) -> list[str]:
-    import csv
-
     if delimiter == " ":
         line = " ".join(line.split())
     try:
         rows = csv.reader([f"{line}\n", "another"], delimiter=delimiter, skipinitialspace=True)
         row, *others = rows
     except csv.Error as failure:
-        raise UserError(f"{where}: cannot be split ({one_line(failure)})") from failure
-    if not others:  # it has become part of the first one
+        raise UserError(f"{where}: cannot be split into fields ({one_line(failure)})") from failure
+    if not others:  # an open quote has swallowed the second line
         raise UserError(f"{where}: a quoted field is not closed on its line")
     return [field.strip() for field in row]

@@ -1,4 +1,4 @@
-"""Text files as blocks of whole lines, whatever they are compressed with."""
+"""Reading text files, compressed or not, as blocks of whole lines."""
 
 import bz2
 import contextlib
@@ -28,7 +28,7 @@ XZ_READ_BYTES = 2**16
 # An xz file declares how much memory its reader must allocate, up to 4 GiB; `xz -9` needs 65 MiB.
 XZ_MEMORY_LIMIT = 192 * 2**20
 
-# All that the standard library was seen to raise at damaged files.
+# The exceptions that the standard library raises on damaged files.
 DAMAGE = (
     EOFError,
     KeyError,
@@ -43,7 +43,7 @@ DAMAGE = (
 
 
 def magic_bytes(path: Path) -> bytes:
-    """The first bytes of `path`, as they are on disk; refuses what cannot be a data file."""
+    """The first bytes of `path` as stored; rejects what cannot be a data file."""
     if not path.exists():
         raise UserError(f"{path}: no such file")
     if not path.is_file():
@@ -60,7 +60,7 @@ def magic_bytes(path: Path) -> bytes:
 
 @contextlib.contextmanager
 def open_stream(path: Path) -> Iterator[IO[bytes]]:
-    """Open `path` for reading the text in it; compression is told by magic bytes, not by name."""
+    """Open `path` and decompress it, as its magic bytes (not its name) require."""
     first = magic_bytes(path)
     with contextlib.ExitStack() as closing:
         try:
@@ -80,7 +80,7 @@ def open_stream(path: Path) -> Iterator[IO[bytes]]:
 
 
 def data_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    """The one data file in a zip. It is only ever read as a stream, never extracted to a path."""
+    """The only data file in a zip. It is read as a stream and never extracted to a path."""
     members = [
         member
         for member in archive.infolist()
@@ -97,14 +97,14 @@ def data_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 
 def bounded(path: Path, member: zipfile.ZipInfo) -> zipfile.ZipInfo:
-    """Refuse a member whose method lets the file say how much memory its reader needs."""
+    """Reject a compression method in which the file dictates how much memory its reader needs."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2):
-        raise UserError(f"{path}: {member.filename} is packed in an unusual way; zip it again")
+        raise UserError(f"{path}: {member.filename} uses an unusual compression; zip it again")
     return member
 
 
 def read_some(path: Path, stream: IO[bytes], size: int) -> bytes:
-    """Read up to `size` bytes, fewer only at the end; damage is the user's to know of."""
+    """Read `size` bytes, fewer only at the end of the stream; damage is a UserError."""
     parts = []
     try:
         while size > 0 and (part := stream.read(size)):
@@ -146,7 +146,7 @@ def _check_start(path: Path, block: bytes) -> bytes:
     if block.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise UserError(f"{path}: the text is UTF-16; save it as UTF-8")
     if b"\0" in block:
-        raise UserError(f"{path}: not a text file (it has zero bytes); say its format")
+        raise UserError(f"{path}: not a text file (it has zero bytes); give its format")
     return block.removeprefix(BYTE_ORDER_MARK)
 
 
@@ -159,7 +159,7 @@ def _damaged(path: Path, failure: BaseException) -> UserError:
 
 
 class XzStream(io.RawIOBase):
-    """The text of an xz file; lzma.LZMAFile, but for the bound."""
+    """The text of an xz file, like lzma.LZMAFile, but with bounded memory."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self._file = file
@@ -167,11 +167,11 @@ class XzStream(io.RawIOBase):
         self._decompressor = self._new()
 
     def readable(self) -> bool:
-        """It is."""
+        """See `io.IOBase`."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Fill `buffer` as far as one step goes; 0 at the end."""
+        """Read some bytes into `buffer`; returns their number, 0 at the end."""
         while True:
             if self._decompressor.eof:
                 rest = self._decompressor.unused_data.lstrip(b"\0") or self._after_padding()
@@ -195,7 +195,7 @@ class XzStream(io.RawIOBase):
             if "memory usage limit" not in str(problem).lower():
                 raise
             raise UserError(
-                f"{self._name}: needs more than {XZ_MEMORY_LIMIT // 2**20} MiB to be unpacked; "
+                f"{self._name}: needs more than {XZ_MEMORY_LIMIT // 2**20} MiB to be decompressed; "
                 "compress it again with a smaller dictionary, such as that of xz -9"
             ) from problem
 

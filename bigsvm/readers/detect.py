@@ -1,4 +1,4 @@
-"""Which format a file has: by its first bytes, its extension, its first lines."""
+"""Detecting the format of a file by its magic bytes, its extension and its first lines."""
 
 import re
 import zipfile
@@ -31,7 +31,7 @@ _TWO_COUNTS = re.compile(r"\s*\d+\s+\d+\s*")
 
 
 def detect_format(path: Path, options: ReadOptions) -> Format:
-    """The format of `path`: the one asked for, else found out."""
+    """The format of `path`: the one asked for, or else detected."""
     first = magic_bytes(path)
     if options.format != "auto":
         return options.format
@@ -40,7 +40,7 @@ def detect_format(path: Path, options: ReadOptions) -> Format:
     if first.startswith(b"\x93NUMPY"):
         return "npy"
     if first.startswith(b"\x89HDF\r\n\x1a\n"):
-        raise UserError(f"{path}: an HDF5 file is a store already; train on it as it is")
+        raise UserError(f"{path}: an HDF5 file is a store already; train on it directly")
     suffixes = path.suffixes
     if first.startswith(ZIP_MAGIC):
         try:
@@ -59,11 +59,11 @@ def detect_format(path: Path, options: ReadOptions) -> Format:
 
 
 def first_lines(path: Path) -> list[str]:
-    """The text at the beginning of `path`, as lines; the last may be cut short."""
+    """The lines at the beginning of `path`; the last one may be incomplete."""
     with open_stream(path) as stream:
         sample = read_some(path, stream, SAMPLE_BYTES)
     if b"\0" in sample:
-        raise UserError(f"{path}: not a text file, and no binary format known here")
+        raise UserError(f"{path}: not a text file, nor of a known binary format")
     return sample.removeprefix(BYTE_ORDER_MARK).decode(errors="replace").split("\n")
 
 
@@ -73,9 +73,9 @@ def _by_content(path: Path, lines: list[str]) -> Format:
         raise UserError(f"{path}: no rows in it (only empty lines)")
     if _TWO_COUNTS.fullmatch(rows[0]) and len(rows) > 1 and len(rows[1].split()) > 2:
         return "miniboone"
-    # A row of zeros only is a lone label, so the first rows may not show it.
+    # A row of zeros is just a label, so the first rows alone may not reveal the format.
     if any(_FEATURE.match(token) for row in rows[:100] for token in row.split()[:2]):
         return "libsvm"
     if any(delimiter in rows[0] for delimiter in ",;|\t "):
         return "csv"
-    raise UserError(f"{path}: cannot tell its format; say it (libsvm, csv, parquet, ...)")
+    raise UserError(f"{path}: cannot detect its format; give it (libsvm, csv, parquet, ...)")

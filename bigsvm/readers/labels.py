@@ -1,4 +1,4 @@
-"""The labels of a text file: all numbers, or all words."""
+"""The labels of a text file: all numbers or all text."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ MISSING = {"", "?", "nan", "na", "null", "inf", "+inf", "-inf", "-nan", "infinit
 
 
 class LabelDecoder:
-    """Turns label tokens into arrays of one kind through the whole file."""
+    """Decodes label tokens, as numbers or as text for the whole file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -29,9 +29,9 @@ class LabelDecoder:
         states: np.ndarray,
         lines: np.ndarray,
     ) -> np.ndarray:
-        """Labels of the tokens text[spans]; `values` holds those whose state is EXACT."""
+        """The labels text[spans]; `values` holds those whose state is EXACT."""
         if (states == EXACT).all():
-            self._same_kind(NUMBER, lines[0])
+            self._require_kind(NUMBER, lines[0])
             return values
         widths = spans[:, 1] - spans[:, 0]
         if widths.max() > MAX_LABEL_BYTES:
@@ -46,15 +46,15 @@ class LabelDecoder:
         words = [self._word(token, lines[k]) for token, k in zip(tokens, first, strict=True)]
         numbers = [as_number(word) for word in words]
         for k in np.argsort(first):
-            self._same_kind(TEXT if numbers[k] is None else NUMBER, lines[first[k]])
+            self._require_kind(TEXT if numbers[k] is None else NUMBER, lines[first[k]])
         if self.kind == NUMBER:
-            return self._exact(words, numbers, lines[first])[inverse]
+            return self._exact_numbers(words, numbers, lines[first])[inverse]
         return np.array(words)[inverse]
 
-    def _exact(
+    def _exact_numbers(
         self, words: list[str], numbers: list[float | None], lines: np.ndarray
     ) -> np.ndarray:
-        """The numbers as float64; as Python's integers where that has too few bits for some."""
+        """The numbers as float64, or as Python integers if some need more than 53 bits."""
         values = np.array(numbers, np.float64)
         if (np.abs(values) < LARGEST_EXACT).all():
             return values
@@ -80,7 +80,7 @@ class LabelDecoder:
             raise UserError(f"{self.path}, line {line}: the label is missing ({word!r})")
         return word
 
-    def _same_kind(self, kind: str, line: int) -> None:
+    def _require_kind(self, kind: str, line: int) -> None:
         if self.kind is None:
             self.kind = kind
         elif self.kind != kind:

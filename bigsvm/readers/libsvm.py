@@ -1,4 +1,4 @@
-"""LIBSVM text: a label, then index:value pairs; what a row leaves out is zero."""
+"""LIBSVM text: a label, then index:value pairs; omitted features are zero."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ NO_LABEL, NOT_A_PAIR, INDEX_ZERO, NOT_INCREASING, INDEX_TOO_LARGE = 10, 11, 12, 
 SPACE, TAB, RETURN, NEWLINE, HASH, COLON = 32, 9, 13, 10, 35, 58
 ZERO = np.int64(48)
 
-# Larger than any index allowed, small enough that ten times it does not overflow.
+# Larger than any valid index, and small enough that ten times as much does not overflow.
 HUGE_INDEX = 10**15
 
 
@@ -53,7 +53,7 @@ class LibsvmReader:
             np.array([self.with_labels], np.int64),
             self.d,
             with_labels=self.with_labels,
-            place=lambda column: f"feature {column}",
+            column_name=lambda column: f"feature {column}",
             explain=self._explain,
         )
 
@@ -132,19 +132,19 @@ def parse_libsvm(
     label_values: np.ndarray,
     label_states: np.ndarray,
     lines: np.ndarray,
-    unsure: np.ndarray,
-    unsure_at: np.ndarray,
+    deferred: np.ndarray,
+    deferred_at: np.ndarray,
 ) -> None:
-    """See text_rows. Settings: whether each row must start with a label. `x` comes as zeros."""
+    """See text_rows. Settings: whether each row must start with a label. `x` must be zeros."""
     label_needed = settings[0] != 0
     d = x.shape[1]
     position, line = state[POSITION], state[LINE]
     row = 0
-    doubtful = 0
+    n_deferred = 0
     problem = 0
     index = 0
     start = stop = position
-    while position < len(text) and row < len(x) and doubtful + d <= len(unsure):
+    while position < len(text) and row < len(x) and n_deferred + d <= len(deferred):
         i = position
         end = position
         while text[end] != NEWLINE and text[end] != HASH:
@@ -201,21 +201,21 @@ def parse_libsvm(
             if problem != 0:
                 break
             previous = index
-            value, how = parse_number(text, colon + 1, stop)
-            if how == NOT_A_NUMBER:
+            value, status = parse_number(text, colon + 1, stop)
+            if status == NOT_A_NUMBER:
                 problem = BAD_NUMBER
                 start = colon + 1
                 break
-            if how == DEFERRED:
-                unsure[doubtful, 0], unsure[doubtful, 1] = colon + 1, stop
-                unsure_at[doubtful] = row * d + index - 1
-                doubtful += 1
+            if status == DEFERRED:
+                deferred[n_deferred, 0], deferred[n_deferred, 1] = colon + 1, stop
+                deferred_at[n_deferred] = row * d + index - 1
+                n_deferred += 1
             x[row, index - 1] = value
         if problem != 0:
             break
         row += 1
     state[POSITION], state[LINE], state[ROWS] = position, line, row
-    state[DEFERRED_COUNT], state[PROBLEM] = doubtful, problem
+    state[DEFERRED_COUNT], state[PROBLEM] = n_deferred, problem
     state[COLUMN], state[START], state[STOP] = index, start, stop
 
 

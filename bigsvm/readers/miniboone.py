@@ -1,4 +1,4 @@
-"""The MiniBooNE text of UCI: two counts, then rows of numbers, all signal ones first."""
+"""The MiniBooNE text of UCI: two counts, then rows of numbers, all signal rows first."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -50,7 +50,7 @@ class MinibooneReader:
             settings,
             self.d,
             with_labels=False,
-            place=lambda column: f"column {column}",
+            column_name=lambda column: f"column {column}",
             explain=partial(explain_table, self.d),
             skip_lines=self.skip_lines,
         ):
@@ -63,6 +63,6 @@ class MinibooneReader:
             yield batch
         if done != expected:
             raise UserError(
-                f"{self.path}: the first line promises {self.signal} + {self.background} rows, "
+                f"{self.path}: the first line announces {self.signal} + {self.background} rows, "
                 f"there are {'more' if done > expected else done}; fetch the file again"
             )

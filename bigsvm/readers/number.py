@@ -1,4 +1,4 @@
-"""Text to float64, rounded exactly as Python's float(), at the speed of compiled code."""
+"""Parsing numbers as float64, rounded exactly like Python's float(), in compiled code."""
 
 import re
 
@@ -8,11 +8,11 @@ from bigsvm.core.compiled import njit
 
 EXACT, DEFERRED, NOT_A_NUMBER = 0, 1, 2
 PLUS, MINUS, POINT, SMALL_E, LARGE_E = b"+-.eE"
-# As wide as it is, the difference of a byte and it can be negative.
+# An int64, so that the difference of a byte and it can be negative.
 ZERO = np.int64(48)
 
-# These powers of ten are exact in float64; so is an integer up to 2**53. One multiplication or
-# division of two exact numbers is rounded once: correctly.
+# These powers of ten and all integers up to 2**53 are exact in float64, and one multiplication or
+# division of exact numbers is rounded correctly. Other numbers are deferred to `convert_deferred`.
 EXACT_POWERS = np.array([float(10**k) for k in range(23)])
 LARGEST_EXACT = 2**53
 
@@ -20,7 +20,7 @@ _GRAMMAR = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def as_number(text: str) -> float | None:
-    """The number `text` stands for, or None; also None for nan and inf."""
+    """The number that `text` denotes; None if it is not a finite number."""
     if _GRAMMAR.fullmatch(text) is None:
         return None
     value = float(text)
@@ -38,14 +38,14 @@ def parse_number(text: np.ndarray, start: int, stop: int) -> tuple[float, int]:
     mantissa = 0
     exponent = 0
     digits = 0
-    unsure = False
+    too_long = False
     after_point = False
     while i < stop:
         digit = text[i] - ZERO
         if 0 <= digit <= 9:
             digits += 1
             if mantissa > LARGEST_EXACT:
-                unsure = True
+                too_long = True
             else:
                 mantissa = mantissa * 10 + digit
                 if after_point:
@@ -76,7 +76,7 @@ def parse_number(text: np.ndarray, start: int, stop: int) -> tuple[float, int]:
                 power = power * 10 + digit
             i += 1
         exponent += sign * power
-    if unsure or mantissa > LARGEST_EXACT or exponent < -22 or exponent > 22:
+    if too_long or mantissa > LARGEST_EXACT or exponent < -22 or exponent > 22:
         return 0.0, DEFERRED
     value = np.float64(mantissa)
     if exponent < 0:
@@ -88,7 +88,7 @@ def parse_number(text: np.ndarray, start: int, stop: int) -> tuple[float, int]:
 
 @njit(cache=True)
 def _joined(text: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The spans one after the other, and where each begins; a leading plus is left out."""
+    """The spans concatenated, and where each begins; a leading plus is left out."""
     offsets = np.zeros(len(spans) + 1, np.int32)
     total = 0
     for k in range(len(spans)):
@@ -104,7 +104,7 @@ def _joined(text: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def convert_deferred(text: np.ndarray, spans: np.ndarray) -> np.ndarray:
-    """The values of spans (k, 2) that `parse_number` DEFERRED; too large ones become inf."""
+    """The values of the spans (k, 2) that `parse_number` deferred; too large ones become inf."""
     import pyarrow as pa
 
     joined, offsets = _joined(text, spans)
@@ -112,7 +112,7 @@ def convert_deferred(text: np.ndarray, spans: np.ndarray) -> np.ndarray:
         len(spans), pa.py_buffer(offsets.data), pa.py_buffer(joined.data)
     )
     try:
-        # Arrow's parser rounds correctly too, but refuses what overflows or underflows.
+        # Arrow rounds correctly too, but rejects numbers that overflow or underflow.
         return tokens.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         return np.array([float(token) for token in tokens.to_pylist()])

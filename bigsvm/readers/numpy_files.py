@@ -1,6 +1,6 @@
 """NumPy's npy (one array with a label column) and npz (arrays X and y), streamed.
 
-The arrays are read with plain reads, not mapped: mapped pages would count as this process's memory.
+Arrays are read, not memory-mapped: mapped pages would count as memory of this process.
 """
 
 import zipfile
@@ -23,7 +23,7 @@ from bigsvm.readers.validate import checked_labels, finite_rows
 @dataclass(frozen=True)
 class _Header:
     shape: tuple[int, ...]
-    by_columns: bool
+    fortran_order: bool
     dtype: np.dtype
 
 
@@ -63,7 +63,7 @@ class NpyReader:
 
     def _rows(self, file: IO[bytes], first: int, count: int) -> np.ndarray:
         (n, columns), dtype = self.header.shape, self.header.dtype
-        if not self.header.by_columns:
+        if not self.header.fortran_order:
             file.seek(self.start + first * columns * dtype.itemsize)
             flat = _read_items(self.path, file, dtype, count * columns)
             return flat.reshape(count, columns)
@@ -75,7 +75,7 @@ class NpyReader:
 
 
 class NpzReader:
-    """See `bigsvm.readers`. The members are read as streams, side by side."""
+    """See `bigsvm.readers`. Both members are read as streams in parallel."""
 
     feature_names: list[str] | None = None
 
@@ -106,7 +106,7 @@ class NpzReader:
         with archive.open(f"{self.x_name}.npy") as member:
             header = _read_header(self.path, member)
         _check_table(self.path, header, self.x_name)
-        if header.by_columns and min(header.shape) > 1:
+        if header.fortran_order and min(header.shape) > 1:
             raise UserError(
                 f"{self.path}: {self.x_name} is stored column by column and cannot be streamed "
                 "out of a zip; save np.ascontiguousarray(X), or an npy file"
@@ -152,7 +152,7 @@ def _read_header(path: Path, file: IO[bytes]) -> _Header:
         else:
             header = _Header(*npy_format.read_array_header_2_0(file))
     except Exception as failure:
-        # A damaged header is Python text gone wrong: NumPy raises errors of many kinds at it.
+        # A header is a Python literal; NumPy raises errors of many types on a damaged one.
         raise UserError(f"{path}: not a readable NumPy array ({one_line(failure)})") from failure
     if header.dtype.hasobject:
         raise UserError(f"{path}: an array of Python objects; loading it could run code")

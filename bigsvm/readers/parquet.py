@@ -1,7 +1,7 @@
-"""Parquet: columns of numbers and a label column, read by row batches.
+"""Parquet: columns of numbers and a label column, read in batches of rows.
 
-Of each column that is read at the same time, a page is in memory. Where a row group is so wide that
-these would take too much, it is decoded a strip of columns at a time into a temporary file first.
+One page of every column that is being read is in memory. If a row group is too wide for that, it is
+first decoded, one strip of columns at a time, into a temporary file.
 """
 
 import tempfile
@@ -19,10 +19,10 @@ from bigsvm.readers.columns import check_features, column_position
 from bigsvm.readers.validate import checked_labels, finite_rows
 
 _BUFFER_BYTES = 2**16
-# What all columns may take that are read at the same time, and where that is not enough, those of a
-# strip. Of each of them a page and the dictionary are in memory, as large as writers make them
-# unless asked otherwise, and about twice while they are decoded.
-_MOST_BYTES = 256 * 2**20
+# Memory for the columns that are read at the same time: all of them, or else those of a strip. Each
+# holds a page and a dictionary of the size that writers use by default, about twice that while they
+# are decoded.
+_MAX_BYTES = 256 * 2**20
 _STRIP_BYTES = 64 * 2**20
 _PAGE_BYTES = 2 * 2**20
 
@@ -32,13 +32,13 @@ class ParquetReader:
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
         self.path = path
-        with _readable(path) as file:
+        with _open(path) as file:
             schema = file.schema_arrow
             self.n = file.metadata.num_rows
             self._strips = _strips(file.metadata, schema)
-        index = _index_of_pandas(schema)
-        self._places = [k for k, name in enumerate(schema.names) if name not in index]
-        self.names = names = [schema.names[k] for k in self._places]
+        index = _pandas_index(schema)
+        self._positions = [k for k, name in enumerate(schema.names) if name not in index]
+        self.names = names = [schema.names[k] for k in self._positions]
         if self.n == 0 or not names:
             raise UserError(f"{path}: no rows in it")
         if len(names) > MAX_FEATURES:
@@ -48,7 +48,7 @@ class ParquetReader:
             self.label_column = column_position(path, options.label_column, names, len(names))
         self.columns = [k for k in range(len(names)) if k != self.label_column]
         for k in self.columns:
-            kind = schema.field(self._places[k]).type
+            kind = schema.field(self._positions[k]).type
             if not _is_number(kind):
                 raise UserError(f"{path}: column {quoted(names[k])} holds {kind}, not numbers")
         self.feature_names: list[str] | None = [names[k] for k in self.columns]
@@ -58,44 +58,45 @@ class ParquetReader:
     def batches(self) -> Iterator[Batch]:
         """Yield all rows in order."""
         first = 1
-        with _readable(self.path) as file:
+        with _open(self.path) as file:
             parts = self._parts(file) if len(self._strips) == 1 else self._parts_by_strips(file)
             for columns in parts:
                 x = np.empty((len(columns[0]), self.d))
                 for position, column in enumerate(self.columns):
-                    x[:, position] = self._numbers(columns[self._places[column]], first, position)
+                    values = columns[self._positions[column]]
+                    x[:, position] = self._numbers(values, first, position)
                 y = np.empty(0)
                 if self.label_column is not None:
-                    y = self._labels(columns[self._places[self.label_column]], first)
+                    y = self._labels(columns[self._positions[self.label_column]], first)
                 yield Batch(finite_rows(self.path, x, first, self.feature_names), y, first)
                 first += len(x)
 
     def _parts(self, file: pq.ParquetFile) -> Iterator[list[pa.Array]]:
-        """All columns of some rows after others."""
-        # Threads and prefetching would hold several row groups at a time.
+        """Yield all columns of a batch of rows at a time."""
+        # Threads and prefetching would hold several row groups in memory.
         parts = file.iter_batches(batch_size=batch_rows(self.d + 1), use_threads=False)
         while (part := _next(self.path, parts)) is not None:
             yield part.columns
 
     def _parts_by_strips(self, file: pq.ParquetFile) -> Iterator[list[pa.Array]]:
-        """The same, with the pages of one strip of columns in memory at a time."""
+        """Like `_parts`, with the pages of only one strip of columns in memory."""
         rows = batch_rows(self.d + 1)
         for group in range(file.metadata.num_row_groups):
             with tempfile.TemporaryFile() as copy:
-                begins: list[list[int]] = []  # of the parts of each strip, in the file
+                offsets: list[list[int]] = []  # of the batches of each strip in the file
                 for strip in self._strips:
-                    begins.append([])
+                    offsets.append([])
                     parts = file.reader.iter_batches(
                         rows, row_groups=[group], column_indices=strip, use_threads=False
                     )
                     while (part := _next(self.path, parts)) is not None:
-                        begins[-1].append(copy.tell())
+                        offsets[-1].append(copy.tell())
                         with pa.ipc.new_stream(copy, part.schema) as stream:
                             stream.write_batch(part)
-                for places in zip(*begins, strict=True):
+                for batch_offsets in zip(*offsets, strict=True):
                     columns = []
-                    for place in places:
-                        copy.seek(place)
+                    for offset in batch_offsets:
+                        copy.seek(offset)
                         columns += pa.ipc.open_stream(copy).read_next_batch().columns
                     yield columns
 
@@ -130,37 +131,37 @@ class ParquetReader:
         return checked_labels(self.path, self._numbers(values, first, 0), first)
 
 
-def _index_of_pandas(schema: pa.Schema) -> set[str]:
-    """The columns that hold the index of a data frame: they number the rows, as a rule."""
+def _pandas_index(schema: pa.Schema) -> set[str]:
+    """The columns that hold the index of a data frame, which usually just numbers the rows."""
     try:
         columns = schema.pandas_metadata["index_columns"]
         return {name for name in columns if isinstance(name, str)}
-    except (ValueError, KeyError, TypeError):  # not written by pandas, or not as pandas does it
+    except (ValueError, KeyError, TypeError):  # not written by pandas, or in an unknown way
         return set()
 
 
-def _readable(path: Path) -> pq.ParquetFile:
+def _open(path: Path) -> pq.ParquetFile:
     try:
-        # Every column has a buffer of this size: of a thousand columns, 1 MiB would be 1 GiB.
+        # Every column has such a buffer: with 1 MiB, a thousand columns would take 1 GiB.
         return pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES)
     except (pa.ArrowException, OSError) as failure:
         raise _damaged(path, failure) from failure
 
 
 def _strips(metadata: pq.FileMetaData, schema: pa.Schema) -> list[list[int]]:
-    """The columns, in strips whose pages may be in memory at the same time, told by their leaves.
+    """Divide the columns into strips whose pages fit in memory together.
 
-    Only nested columns, which cannot be used, have more leaves than one.
+    Columns are given by their leaves; only nested columns, which cannot be used, have several.
     """
     leaves = metadata.num_columns
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     largest = max(groups, key=lambda group: group.total_byte_size, default=None)
-    if largest is None or 2 * largest.total_byte_size + leaves * _BUFFER_BYTES <= _MOST_BYTES:
+    if largest is None or 2 * largest.total_byte_size + leaves * _BUFFER_BYTES <= _MAX_BYTES:
         return [list(range(leaves))]
     strips: list[list[int]] = [[]]
     taken, leaf = 0, 0
     for kind in schema.types:
-        column = range(leaf, leaf := leaf + _leaves_of(kind))
+        column = range(leaf, leaf := leaf + _n_leaves(kind))
         sizes = (largest.column(k).total_uncompressed_size for k in column)
         needed = sum(2 * min(size, _PAGE_BYTES) + _BUFFER_BYTES for size in sizes)
         if strips[-1] and taken + needed > _STRIP_BYTES:
@@ -171,8 +172,8 @@ def _strips(metadata: pq.FileMetaData, schema: pa.Schema) -> list[list[int]]:
     return strips
 
 
-def _leaves_of(kind: pa.DataType) -> int:
-    return sum(_leaves_of(kind.field(k).type) for k in range(kind.num_fields)) or 1
+def _n_leaves(kind: pa.DataType) -> int:
+    return sum(_n_leaves(kind.field(k).type) for k in range(kind.num_fields)) or 1
 
 
 def _next(path: Path, parts: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:

@@ -1,4 +1,4 @@
-"""The kernel for rows of fields between delimiters, or between blanks."""
+"""The parsing kernel for rows of fields separated by a delimiter or by blanks."""
 
 import numpy as np
 
@@ -31,20 +31,20 @@ def parse_table(
     label_values: np.ndarray,
     label_states: np.ndarray,
     lines: np.ndarray,
-    unsure: np.ndarray,
-    unsure_at: np.ndarray,
+    deferred: np.ndarray,
+    deferred_at: np.ndarray,
 ) -> None:
-    """See text_rows. Settings: delimiter (SPACE: any blanks), fields a row, column of the label."""
+    """See text_rows. Settings: delimiter (SPACE: any blanks), fields per row, label column."""
     delimiter, fields, label_column = settings[0], settings[1], settings[2]
     by_blanks = delimiter == SPACE
     d = x.shape[1]
     position, line = state[POSITION], state[LINE]
     row = 0
-    doubtful = 0
+    n_deferred = 0
     problem = 0
     column = 0
     start = stop = position
-    while position < len(text) and row < len(x) and doubtful + d <= len(unsure):
+    while position < len(text) and row < len(x) and n_deferred + d <= len(deferred):
         i = position
         end = position
         while text[end] != NEWLINE:
@@ -93,21 +93,21 @@ def parse_table(
             if column > fields:
                 problem = TOO_MANY
                 break
-            value, how = parse_number(text, start, stop)
+            value, status = parse_number(text, start, stop)
             if column - 1 == label_column:
                 labels[row, 0], labels[row, 1] = start, stop
-                label_values[row], label_states[row] = value, how
+                label_values[row], label_states[row] = value, status
             else:
                 feature = column - 1
                 if label_column != NO_LABEL_COLUMN and feature > label_column:
                     feature -= 1
-                if how == NOT_A_NUMBER:
+                if status == NOT_A_NUMBER:
                     problem = BAD_NUMBER
                     break
-                if how == DEFERRED:
-                    unsure[doubtful, 0], unsure[doubtful, 1] = start, stop
-                    unsure_at[doubtful] = row * d + feature
-                    doubtful += 1
+                if status == DEFERRED:
+                    deferred[n_deferred, 0], deferred[n_deferred, 1] = start, stop
+                    deferred_at[n_deferred] = row * d + feature
+                    n_deferred += 1
                 x[row, feature] = value
             if not by_blanks:
                 if i >= end:
@@ -119,7 +119,7 @@ def parse_table(
             break
         row += 1
     state[POSITION], state[LINE], state[ROWS] = position, line, row
-    state[DEFERRED_COUNT], state[PROBLEM] = doubtful, problem
+    state[DEFERRED_COUNT], state[PROBLEM] = n_deferred, problem
     state[COLUMN], state[START], state[STOP] = column, start, stop
 
 
@@ -129,7 +129,7 @@ def _blank(byte: int, delimiter: int) -> bool:
 
 
 def explain_table(fields: int, problem: int, column: int, token: str) -> str:
-    """What is wrong with a line that is not a row of `fields` fields."""
+    """Explain why a line is not a row of `fields` fields."""
     if problem == TOO_FEW:
         return f"the row has {column} fields where {fields} are expected"
     if problem == TOO_MANY:

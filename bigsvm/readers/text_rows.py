@@ -1,7 +1,7 @@
-"""From blocks of text to batches of rows: what all line-by-line formats share.
+"""From blocks of text to batches of rows: what all line-based formats share.
 
-A kernel is a compiled function that reads lines of `text` from `state[POSITION]` on, one row a
-line, until the text or the room in the arrays ends, or something is wrong.
+A kernel is a compiled function that parses lines of `text` from `state[POSITION]` on, one row per
+line, until the text ends, the arrays are full, or a line is wrong.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,11 +16,11 @@ from bigsvm.readers.decompress import NEWLINE, line_blocks
 from bigsvm.readers.labels import LabelDecoder
 from bigsvm.readers.number import convert_deferred
 
-# What a kernel is given and gives back in its `state`. COLUMN, START and STOP tell where a problem
-# is: in which column (from 1) and at which bytes of the text.
+# The entries of `state`, which a kernel reads and updates. COLUMN, START and STOP locate a problem:
+# its column (from 1) and its bytes in the text.
 POSITION, LINE, ROWS, DEFERRED_COUNT, PROBLEM, COLUMN, START, STOP = range(8)
 
-# Problems any kernel may find; kernels have their own from 10 on.
+# A problem that any kernel may report; those of a single kernel start at 10.
 BAD_NUMBER = 1
 
 NO_LABEL_COLUMN = -1
@@ -37,22 +37,21 @@ def text_batches(
     d: int,
     *,
     with_labels: bool,
-    place: Callable[[int], str],
+    column_name: Callable[[int], str],
     explain: Explain,
     skip_lines: int = 0,
     label_column: int = NO_LABEL_COLUMN,
 ) -> Iterator[Batch]:
-    """Yield the rows of the text file `path`, read by `kernel`.
+    """Yield the rows of the text file `path`, parsed by `kernel`.
 
-    `place(column)` names a column in messages; `explain(problem, column, token)` tells what is
-    wrong where it is one of the kernel's own problems. `label_column` (from 0) is the one among the
-    columns that is no feature.
+    `column_name(column)` names a column in messages; `explain(problem, column, token)` explains the
+    kernel's own problems. `label_column` (from 0) is the column that is not a feature.
     """
     state = np.zeros(8, np.int64)
     state[LINE] = 1
     decoder = LabelDecoder(path)
-    unsure = np.empty((max(DEFERRED_CAPACITY, 2 * d), 2), np.int64)
-    unsure_at = np.empty(len(unsure), np.int64)
+    deferred = np.empty((max(DEFERRED_CAPACITY, 2 * d), 2), np.int64)
+    deferred_at = np.empty(len(deferred), np.int64)
     found = 0
     for text in line_blocks(path):
         state[POSITION] = 0
@@ -62,23 +61,23 @@ def text_batches(
             skip_lines -= 1
         lines_end = state[LINE] + np.count_nonzero(text[state[POSITION] :] == NEWLINE)
         while state[POSITION] < len(text):
-            room = min(batch_rows(d), int(lines_end - state[LINE]))
-            x = np.zeros((room, d))
-            labels = np.zeros((room, 2), np.int64)
-            label_values = np.empty(room)
-            label_states = np.zeros(room, np.int8)
-            lines = np.empty(room, np.int64)
+            capacity = min(batch_rows(d), int(lines_end - state[LINE]))
+            x = np.zeros((capacity, d))
+            labels = np.zeros((capacity, 2), np.int64)
+            label_values = np.empty(capacity)
+            label_states = np.zeros(capacity, np.int8)
+            lines = np.empty(capacity, np.int64)
             kernel(
                 *(text, state, settings, x, labels, label_values, label_states, lines),
-                *(unsure, unsure_at),
+                *(deferred, deferred_at),
             )
             if state[PROBLEM]:
-                raise _mistake(path, text, state, place, explain, label_column)
-            rows, doubtful = int(state[ROWS]), int(state[DEFERRED_COUNT])
-            if doubtful:
-                values = convert_deferred(text, unsure[:doubtful])
-                _refuse_overflow(path, values, unsure_at, lines, d, label_column, place)
-                x.reshape(-1)[unsure_at[:doubtful]] = values
+                raise _parse_error(path, text, state, column_name, explain, label_column)
+            rows, n_deferred = int(state[ROWS]), int(state[DEFERRED_COUNT])
+            if n_deferred:
+                values = convert_deferred(text, deferred[:n_deferred])
+                _reject_overflow(path, values, deferred_at, lines, d, label_column, column_name)
+                x.reshape(-1)[deferred_at[:n_deferred]] = values
             if rows == 0:
                 continue
             found += rows
@@ -92,17 +91,17 @@ def text_batches(
         raise UserError(f"{path}: no rows in it")
 
 
-def _mistake(
+def _parse_error(
     path: Path,
     text: np.ndarray,
     state: np.ndarray,
-    place: Callable[[int], str],
+    column_name: Callable[[int], str],
     explain: Explain,
     label_column: int,
 ) -> UserError:
     token = text[state[START] : state[STOP]].tobytes()
     column = int(state[COLUMN])
-    # The kernel had already stepped to the next line.
+    # The kernel has already advanced to the next line.
     where = f"{path}, line {state[LINE] - 1}"
     if state[PROBLEM] != BAD_NUMBER:
         return UserError(f"{where}: {explain(int(state[PROBLEM]), column, quoted(token))}")
@@ -115,22 +114,22 @@ def _mistake(
         reason = f"{quoted(token)} is not a number"
         if label_column != NO_LABEL_COLUMN:
             reason += "; is this the column of labels? --label-column names it"
-    return UserError(f"{where}, {place(column)}: {reason}")
+    return UserError(f"{where}, {column_name(column)}: {reason}")
 
 
-def _refuse_overflow(
+def _reject_overflow(
     path: Path,
     values: np.ndarray,
     at: np.ndarray,
     lines: np.ndarray,
     d: int,
     label_column: int,
-    place: Callable[[int], str],
+    column_name: Callable[[int], str],
 ) -> None:
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         row, feature = divmod(int(at[bad[0]]), d)
         column = feature + 1 + (feature >= label_column != NO_LABEL_COLUMN)
         raise UserError(
-            f"{path}, line {lines[row]}, {place(column)}: the number is too large (infinite)"
+            f"{path}, line {lines[row]}, {column_name(column)}: the number is too large (infinite)"
         )

@@ -1,4 +1,4 @@
-"""Rows of binary formats as float64, refused where a value is not finite."""
+"""Validating rows and labels of binary formats."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from bigsvm.core.messages import quoted
 
 
 def finite_rows(path: Path, x: np.ndarray, first_row: int, names: list[str] | None) -> np.ndarray:
-    """`x` as C-contiguous float64; a UserError names the row and column of a nan or infinity."""
+    """`x` as C-contiguous float64; a UserError names row and column of a NaN or infinity."""
     with np.errstate(over="ignore"):
         rows = np.ascontiguousarray(x, np.float64)
     if np.isfinite(rows).all():
@@ -24,9 +24,9 @@ def finite_rows(path: Path, x: np.ndarray, first_row: int, names: list[str] | No
 
 
 def checked_labels(path: Path, y: np.ndarray, first_row: int) -> np.ndarray:
-    """Labels as numbers or text; a UserError names the row of a missing one."""
+    """Labels as numbers or text; a UserError names the row of a missing label."""
     if y.dtype.kind in "biu":
-        return y  # as they are: float64 would have some of 64 bits coincide
+        return y  # unchanged: as float64, some 64-bit integers would become equal
     if y.dtype.kind == "f":
         y = y.astype(np.float64)
         bad = np.flatnonzero(~np.isfinite(y))

@@ -67,7 +67,7 @@ def test_ordinary_chunks_train_within_the_same_limit(tmp_path: Path) -> None:
 @pytest.fixture
 def by_strips(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups are decoded a few columns at a time, as very wide ones are."""
-    monkeypatch.setattr(parquet, "_MOST_BYTES", 0)
+    monkeypatch.setattr(parquet, "_MAX_BYTES", 0)
     monkeypatch.setattr(parquet, "_STRIP_BYTES", 7 * parquet._BUFFER_BYTES)
 
 
