@@ -100,7 +100,7 @@ def predict(
     Summary
     """
     from bigsvm.models.model import load_model
-    from bigsvm.models.scoring import count_right
+    from bigsvm.models.scoring import count_correct
 
     check_output(out, overwrite)
     options = options or ReadOptions()
@@ -120,17 +120,17 @@ def predict(
     with ExitStack() as stack:
         found = open_source(source, options, arrays, model, stack)
         kept = open_kept(keep, Path(source), options) if keep else None
-        decided = _decided(model, found, cluster, stack)
+        scored = _score(model, found, cluster, stack)
         writer = stack.enter_context(open_predictions(out, model.classes, keep))
-        for piece in decided:
-            decision = piece.decisions[0]
+        for chunk in scored:
+            decision = chunk.decisions[0]
             others = None if kept is None else kept.next(len(decision))
-            writer.append(piece.start, decision, model.labels_of(decision), others)
+            writer.append(chunk.start, decision, model.labels_of(decision), others)
             counts += np.bincount(model.places_of(decision), minlength=len(counts))
-            if piece.codes is not None:
+            if chunk.codes is not None:
                 labelled = True
-                right += count_right(model, decision, piece.codes)
-            progress("predicting rows", piece.stop, found.rows)
+                right += count_correct(model, decision, chunk.codes)
+            progress("predicting rows", chunk.stop, found.rows)
         if kept is not None:
             kept.check_end()
         if not counts.any():
@@ -150,19 +150,19 @@ def _with_threshold(model: "Model", threshold: float) -> "Model":
     return replace(model, threshold=threshold)
 
 
-def _decided(
+def _score(
     model: "Model", found: Source, cluster: "ClusterConfig | None", stack: ExitStack
 ) -> "Iterator[ScoredChunk]":
-    from bigsvm.models.scoring import Scorer, decided
+    from bigsvm.models.scoring import Scorer, score_chunks
 
-    asked = Scorer([model]), found.pieces, found.name, model.scaling if found.raw else None
+    asked = Scorer([model]), found.chunks, found.name, model.scaling if found.raw else None
     if cluster is None:
-        return decided(*asked)
+        return score_chunks(*asked)
     from bigsvm.cluster.start import connect
     from bigsvm.prediction.cluster import score_on_cluster
 
     workers = stack.enter_context(connect(cluster, _say, lambda: False))
-    return decided(*asked) if workers is None else score_on_cluster(workers, *asked)
+    return score_chunks(*asked) if workers is None else score_on_cluster(workers, *asked)
 
 
 def _say(line: str) -> None:

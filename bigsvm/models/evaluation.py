@@ -1,11 +1,11 @@
-"""Snapshots of a run against a test set: a row of scores for each."""
+"""Scores the snapshots of a run on a test set."""
 
 import csv
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,27 +13,25 @@ from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes
 from bigsvm.core.progress import Progress, no_progress
 from bigsvm.files.atomic import atomic_write
+from bigsvm.models.curves import Curves, curves_of
+from bigsvm.models.final_scores import Majority, majority_of
+from bigsvm.models.model import Model, load_model
 from bigsvm.models.scores import Scores, confusion_of, scores_of, scores_of_classes
+from bigsvm.models.scoring import Scorer, Spec, chunks_of, open_test_set, score_chunks
+from bigsvm.stores.store import Dataset
 
-if TYPE_CHECKING:
-    from bigsvm.models.curves import Curves
-    from bigsvm.models.final_scores import Majority
-    from bigsvm.models.model import Model
-    from bigsvm.models.scoring import Spec
-    from bigsvm.stores.store import Dataset
-
-# Both the decision values and the coefficients of the snapshots in one pass stay below this.
+# The limit for the decision values, and for the coefficients, of the snapshots of one pass.
 PASS_BYTES = 256 * 2**20
 
 
 class Confusion(NamedTuple):
-    """The rows of each class, by the class that was chosen."""
+    """The confusion matrix: true classes in rows, predicted classes in columns."""
 
     classes: Classes
     counts: np.ndarray
 
     def lines(self) -> Iterator[str]:
-        """For people: what is found of each class, and how much of what is taken for it is."""
+        """Recall, precision and F1 of each class, as text."""
         names = [str(label) for label in self.classes]
         width = max(map(len, [*names, "class"])) + 2
         yield f"{'class':<{width}}{'rows':>9}{'recall':>10}{'precision':>10}{'F1':>10}"
@@ -47,20 +45,20 @@ class Confusion(NamedTuple):
 
 @dataclass(frozen=True)
 class Row(Scores):
-    """One line of evaluation.csv (where the order of the columns is COLUMNS)."""
+    """The scores of a snapshot: one line of evaluation.csv."""
 
     iteration: int
     n_support: int
     n_working: int
     confusion: Confusion | None = field(default=None, compare=False)
-    majority: "Majority | None" = None
+    majority: Majority | None = None
     threshold: float = 0.0
-    at_zero: Scores | None = None  # where the threshold is another
-    # Of two classes, and the latest model.
-    curves: "Curves | None" = field(default=None, compare=False)
+    at_zero: Scores | None = None  # if the threshold is not 0
+    # Only for the latest model, and two classes.
+    curves: Curves | None = field(default=None, compare=False)
 
     def line(self) -> str:
-        """For people: percentages, aligned under `HEADING`."""
+        """The scores as text, aligned under `HEADING`."""
         scores = (self.accuracy, self.balanced_accuracy, self.f1, self.auc)
         shown = (f"{'-' if isnan(score) else f'{100 * score:.2f} %':>9}" for score in scores)
         return (
@@ -71,14 +69,14 @@ class Row(Scores):
         )
 
     def _beside(self) -> str:
-        """What the threshold 0 would give, where the model has another."""
+        """The scores at threshold 0, if the model has another one."""
         if self.at_zero is None:
             return ""
         zero = self.at_zero
         return f"  at 0: {100 * zero.accuracy:.2f} %, balanced {100 * zero.balanced_accuracy:.2f} %"
 
     def cells(self) -> dict[str, object]:
-        """The columns of evaluation.csv; those of the threshold 0 where the model has another."""
+        """The columns of evaluation.csv, including those of the threshold 0."""
         found: dict[str, object] = {name: getattr(self, name) for name in COLUMNS}
         zero = self.at_zero or self
         at_zero = (self.threshold, zero.accuracy, zero.balanced_accuracy)
@@ -95,24 +93,23 @@ HEADING = (
 
 def evaluate_snapshots(
     paths: Sequence[Path],
-    test: "Spec",
+    test: Spec,
     progress: Progress = no_progress,
     warn: Callable[[str], None] | None = None,
 ) -> list[Row]:
-    """Score model files of one training against a test set, in the order given.
+    """Score models of one training on a test set.
 
-    The test set is streamed once and each kernel value computed once, however many snapshots there
-    are, as long as their decision values take no more than PASS_BYTES; beyond that the snapshots go
-    in groups, a pass each.
+    The test set is streamed once and each kernel value is computed once for all snapshots, as long
+    as their decision values fit into PASS_BYTES; otherwise for groups of snapshots.
 
     Parameters
     ----------
     paths : sequence of paths
-        Snapshots, or final models.
+        Snapshots or final models.
     test : path or mapping
         As for `bigsvm.stores.store.open_dataset`; scaled like the training data.
     progress : callable
-        Called with (what is being done, how much is done, how much in all).
+        Called with (what is being done, amount done, total).
     warn : callable, optional
         Called with a line for each array of the test set with missing chunks.
 
@@ -121,15 +118,12 @@ def evaluate_snapshots(
     list of Row
         One for each path.
     """
-    from bigsvm.models.model import load_model
-    from bigsvm.models.scoring import open_test_set
-
     first = load_model(paths[0])
     with open_test_set(test, first) as dataset:
         if warn is not None:
             for line in dataset.missing_chunk_warnings():
                 warn(line)
-        # A support vector takes 4 d bytes, and 16 for coefficient and index.
+        # A support vector takes 4 d bytes, its coefficient and index 16.
         most_support = max(path.stat().st_size for path in paths) // (4 * dataset.d + 16)
         width = first.columns.shape[1]
         at_a_time = max(1, PASS_BYTES // (8 * width * max(dataset.n, most_support)))
@@ -140,17 +134,12 @@ def evaluate_snapshots(
 
 
 def _one_pass(
-    paths: Sequence[Path], first: "Model", dataset: "Dataset", progress: Progress
+    paths: Sequence[Path], first: Model, dataset: Dataset, progress: Progress
 ) -> list[Row]:
-    from bigsvm.models.curves import curves_of
-    from bigsvm.models.final_scores import majority_of
-    from bigsvm.models.model import load_model
-    from bigsvm.models.scoring import Scorer, decided, pieces_of
-
     facts: list[dict[str, Any]] = []
     thresholds: list[float] = []
 
-    def models() -> "Iterator[Model]":
+    def models() -> Iterator[Model]:
         for path in paths:
             model = load_model(path)
             _check_same_training(path, model, first)
@@ -162,9 +151,9 @@ def _one_pass(
     scorer = Scorer(models())
     width = () if len(first.classes) == 2 else (len(first.classes),)
     decisions = np.empty((len(paths), dataset.n, *width))
-    for piece in decided(scorer, pieces_of(dataset), dataset.path):
-        decisions[:, piece.start : piece.stop] = piece.decisions
-        progress("evaluating test rows", piece.stop, dataset.n)
+    for chunk in score_chunks(scorer, chunks_of(dataset), dataset.path):
+        decisions[:, chunk.start : chunk.stop] = chunk.decisions
+        progress("evaluating test rows", chunk.stop, dataset.n)
     codes = dataset.labels()
     majority = majority_of(codes, first.classes)
     rows = []
@@ -185,8 +174,8 @@ def _one_pass(
     return rows
 
 
-def _check_same_training(path: Path, model: "Model", first: "Model") -> None:
-    # Snapshots share support vectors by their row in the training set: it must be the same set.
+def _check_same_training(path: Path, model: Model, first: Model) -> None:
+    # Support vectors are shared by their row in the training set, which must be the same.
     for what in ("kernel", "classes", "scaling", "n_features"):
         if getattr(model, what) != getattr(first, what):
             raise UserError(
@@ -198,7 +187,7 @@ def _check_same_training(path: Path, model: "Model", first: "Model") -> None:
         )
 
 
-def _recorded(path: Path, model: "Model", key: str) -> int:
+def _recorded(path: Path, model: Model, key: str) -> int:
     value = model.about.get(key)
     if not isinstance(value, int):
         raise UserError(f"{path}: does not record its {key}; is it the snapshot of a run?")
@@ -206,7 +195,7 @@ def _recorded(path: Path, model: "Model", key: str) -> int:
 
 
 def write_csv(path: Path, rows: Sequence[Row]) -> None:
-    """Write evaluation.csv, whole or not at all."""
+    """Write evaluation.csv atomically."""
     with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         fitted = any(row.threshold for row in rows)
@@ -216,7 +205,7 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
 
 
 def write_confusion(path: Path, confusion: Confusion) -> None:
-    """Write confusion.csv: a line for each class, a column for each class that was chosen."""
+    """Write confusion.csv: a line per true class, a column per predicted class."""
     with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["class", *confusion.classes])

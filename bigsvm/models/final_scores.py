@@ -1,4 +1,4 @@
-"""What a model is worth on its test set, beside what always answering the same would be."""
+"""The scores of the final model on its test set, and the majority class as a baseline."""
 
 from typing import Any, NamedTuple
 
@@ -7,34 +7,34 @@ import numpy as np
 from bigsvm.core.labels import Classes, class_codes
 from bigsvm.models.model import Model
 from bigsvm.models.scores import scores_from_confusion, scores_of
-from bigsvm.models.scoring import Scorer, Spec, decided, open_test_set, pieces_of
+from bigsvm.models.scoring import Scorer, Spec, chunks_of, open_test_set, score_chunks
 
-UNBALANCED = 0.65  # the share of one class from which accuracy alone says little
+UNBALANCED = 0.65  # with such a share of one class, accuracy alone says little
 
 
 class Majority(NamedTuple):
-    """The largest class of a test set: what a model without any use would always answer."""
+    """The largest class of a test set, which a useless model would always predict."""
 
     label: Any
     share: float
 
     @property
     def is_large(self) -> bool:
-        """Whether accuracy alone says little here."""
+        """Whether accuracy alone says little."""
         return self.share >= UNBALANCED
 
     def warning(self, accuracy: float) -> str | None:
-        """What to say of a model that gets no more right than it would without any model."""
+        """A warning if a model of this accuracy is no better than the baseline."""
         if accuracy > self.share:
             return None
         return (
-            f"no better than always answering {self.label!r}, which is right in "
+            f"no better than always predicting {self.label!r}, which is right in "
             f"{100 * self.share:.2f} %; try model.threshold: balanced, or class_weight: balanced"
         )
 
 
 def majority_of(codes: np.ndarray, classes: Classes) -> Majority:
-    """The largest class among the codes of labels."""
+    """The largest class among label codes."""
     known = class_codes(classes)
     counts = np.bincount(np.searchsorted(known, codes), minlength=len(known))
     largest = int(counts.argmax())
@@ -42,22 +42,22 @@ def majority_of(codes: np.ndarray, classes: Classes) -> Majority:
 
 
 def final_scores(model: Model, test: Spec) -> dict[str, Any]:
-    """The scores of a model on a test set (as for `open_dataset`), as summary.json has them.
+    """The scores of a model on a test set (as for `open_dataset`), for summary.json.
 
-    Of more than two classes there is no AUC: it would take the decision values of all of them at
-    once. `evaluate` has it.
+    Without AUC for more than two classes, since it needs all decision values at once; see
+    `evaluate`.
     """
     with open_test_set(test, model) as dataset:
         count = len(model.classes)
         codes = dataset.labels()
         values = np.empty(dataset.n if count == 2 else 0)
         confusion = np.zeros((count, count), np.int64)
-        for piece in decided(Scorer([model]), pieces_of(dataset), dataset.path):
-            decision = piece.decisions[0]
+        for chunk in score_chunks(Scorer([model]), chunks_of(dataset), dataset.path):
+            decision = chunk.decisions[0]
             if count == 2:
-                values[piece.start : piece.stop] = decision
+                values[chunk.start : chunk.stop] = decision
             else:
-                pairs = codes[piece.start : piece.stop].astype(np.int64) * count
+                pairs = codes[chunk.start : chunk.stop].astype(np.int64) * count
                 pairs += model.places_of(decision)
                 confusion += np.bincount(pairs, minlength=count * count).reshape(count, count)
     majority = majority_of(codes, model.classes)

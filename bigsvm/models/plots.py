@@ -1,4 +1,4 @@
-"""Pictures of how a training went."""
+"""The plot of a training's progress."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,17 +7,17 @@ from typing import Any
 from bigsvm.files.atomic import atomic_write
 from bigsvm.models.evaluation import Row
 
-# Okabe and Ito's colours, told apart by colour-blind readers too (without the yellow, which is lost
-# on white). The three lists differ in length, so 280 runs pass before a combination comes again.
+# The colours of Okabe and Ito, for colour-blind readers (without yellow, which is too faint on
+# white). The lengths of the three lists have no common divisor: 280 combinations.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)), (0, (9, 2)))
 MARKED_POINTS = 20
-LEAST_SPAN = 1.0  # percentage points of accuracy: less would blow up what is only noise
+LEAST_SPAN = 1.0  # percentage points of accuracy: less would magnify noise
 
 
 def plot_evolution(path: Path, runs: Mapping[str, Sequence[Row]]) -> None:
-    """Test accuracy and number of support vectors over the iterations, a line for each run."""
+    """Plot test accuracy and number of support vectors over the iterations, a line per run."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import StrMethodFormatter
 
@@ -30,7 +30,7 @@ def plot_evolution(path: Path, runs: Mapping[str, Sequence[Row]]) -> None:
             "color": COLOURS[place % len(COLOURS)],
             "marker": MARKERS[place % len(MARKERS)],
             "linestyle": LINES[place % len(LINES)],
-            # Each run marks other points than the next, so that lines that coincide stay visible.
+            # Runs mark different points, so that coinciding lines stay visible.
             "markevery": _marked(len(rows), place, len(runs)),
             "markersize": 5,
             "markerfacecolor": "white",
@@ -66,20 +66,22 @@ def plot_evolution(path: Path, runs: Mapping[str, Sequence[Row]]) -> None:
 
 
 def accuracy_range(percentages: Sequence[float]) -> tuple[float, float]:
-    """Limits of an axis that shows these percentages with a margin, and never beyond 0 to 100."""
+    """Axis limits for percentages, with a margin, within 0 to 100."""
     low, high = min(percentages), max(percentages)
     margin = max(0.06 * (high - low), (LEAST_SPAN - (high - low)) / 2)
     return max(0.0, low - margin), min(100.0, high + margin)
 
 
 def _marked(points: int, place: int, runs: int) -> tuple[int, int]:
-    """(first, step) of the points that get a marker."""
+    """The first and the step of the points that get a marker."""
     step = max(1, -(-points // MARKED_POINTS))
     return place * step // runs, step
 
 
 def plain_text(label: str) -> str:
-    """The label shown as it is: no formulas, and not hidden for its underscore."""
-    readable = label.encode(errors="backslashreplace").decode()  # a folder's name may be no text
+    """Escape a label: matplotlib reads $ as a formula and hides labels that begin with _."""
+    readable = label.encode(
+        errors="backslashreplace"
+    ).decode()  # folder names may not be valid text
     escaped = readable.replace("$", r"\$")
     return f" {escaped}" if label.startswith("_") else escaped

@@ -1,4 +1,4 @@
-"""How well decision values fit the true classes."""
+"""Classification scores: accuracy, balanced accuracy, F1 and AUC."""
 
 from dataclasses import dataclass, replace
 
@@ -7,10 +7,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Scores:
-    """All as fractions; a score that the rows cannot tell is nan.
+    """Scores as fractions; nan where the rows do not determine one.
 
-    Of more than two classes: the F1 is the mean over those that occur or were chosen, the AUC the
-    mean over those that can be told from the rest.
+    For more than two classes, F1 is the mean over the classes that occur or were predicted, and AUC
+    the mean over those with rows both inside and outside of the class.
     """
 
     accuracy: float
@@ -20,7 +20,7 @@ class Scores:
 
 
 def scores_of(signs: np.ndarray, decisions: np.ndarray, threshold: float = 0.0) -> Scores:
-    """The scores of decisions against signs in {-1, +1}; one from the threshold on means +1."""
+    """The scores of decision values for signs in {-1, +1}; at least the threshold means +1."""
     positive, chosen = signs > 0, decisions >= threshold
     hits = int(np.count_nonzero(positive & chosen))
     misses = int(np.count_nonzero(positive)) - hits
@@ -47,9 +47,9 @@ def confusion_of(signs: np.ndarray, decisions: np.ndarray, threshold: float = 0.
 
 
 def scores_of_classes(codes: np.ndarray, decisions: np.ndarray) -> tuple[Scores, np.ndarray]:
-    """The scores of decision values (rows, classes), the largest being chosen, and the confusion.
+    """The scores of decision values (rows, classes), of which the largest wins; and the confusion.
 
-    The confusion is (classes, classes): the rows of each class, by the class that was chosen.
+    The confusion matrix has true classes in rows and predicted classes in columns.
     """
     count = decisions.shape[1]
     pairs = codes.astype(np.int64) * count + decisions.argmax(axis=1)
@@ -61,7 +61,7 @@ def scores_of_classes(codes: np.ndarray, decisions: np.ndarray) -> tuple[Scores,
 
 
 def scores_from_confusion(confusion: np.ndarray) -> Scores:
-    """The scores of a confusion (classes, classes); the AUC, which it cannot tell, is nan."""
+    """The scores of a confusion matrix, which does not determine the AUC: it is nan."""
     hits, actual, chosen = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
     recalls = hits[actual > 0] / actual[actual > 0]
     in_play = actual + chosen > 0
@@ -75,10 +75,10 @@ def scores_from_confusion(confusion: np.ndarray) -> Scores:
 
 
 def auc(signs: np.ndarray, decisions: np.ndarray) -> float:
-    """The area under the ROC curve, exact: how often a +1 stands above a -1, ties counting half."""
+    """The exact area under the ROC curve: P(decision of a +1 > that of a -1), ties count half."""
     above = np.sort(decisions[signs > 0])
     below = np.sort(decisions[signs < 0])
-    # Twice the pairs in order, in whole numbers: smaller ones count twice, equal ones once.
+    # Twice the number of ordered pairs, in integers: ties count once, others twice.
     pairs = int(np.searchsorted(below, above, "left").sum())
     pairs += int(np.searchsorted(below, above, "right").sum())
     return _ratio(pairs, 2 * len(above) * len(below))

@@ -1,4 +1,4 @@
-"""Decision values over a stream of rows, for any number of models in one pass."""
+"""Decision values of a stream of rows, for any number of models in one pass."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -22,7 +22,7 @@ Spec = str | Path | Mapping[str, Any]
 
 
 class Trained(Protocol):
-    """What rows have to fit: a model, or the data set it is going to be trained on."""
+    """What rows must match: a model, or the data set that one will be trained on."""
 
     @property
     def classes(self) -> Classes: ...
@@ -37,8 +37,8 @@ class Trained(Protocol):
     def scaling(self) -> Scaling | None: ...
 
 
-class Piece(NamedTuple):
-    """Some consecutive rows of an input, with the codes of their classes where it has labels."""
+class LabelledChunk(NamedTuple):
+    """Consecutive rows of an input, with the codes of their labels, if it has labels."""
 
     start: int
     x: np.ndarray
@@ -46,7 +46,7 @@ class Piece(NamedTuple):
 
 
 class ScoredChunk(NamedTuple):
-    """The decision values of a piece: (models, rows), or (models, rows, classes) of more than two.
+    """The decision values of a chunk: (models, rows), or (models, rows, classes) for more than two.
 
     `codes` are those of its labels.
     """
@@ -58,11 +58,11 @@ class ScoredChunk(NamedTuple):
 
 
 class Scorer:
-    """Models of one training, ready to score rows; each support vector is held once.
+    """Scores rows with one or more models of a training; shared support vectors are held once.
 
-    The models may come from a generator: only one is in memory at a time. The sum over the support
-    vectors runs in the order of their index, and those a model has not add exactly nothing, so its
-    decisions are the same bits alone or among others.
+    The models may come from a generator, so that only one is in memory at a time. Sums run over the
+    support vectors in the order of their index, and those that a model lacks contribute exactly 0:
+    its decision values are the same bits alone or together with other models.
     """
 
     def __init__(self, models: Iterable[Model]) -> None:
@@ -78,7 +78,7 @@ class Scorer:
             intercepts.append(model.shifts)
         order = np.argsort(known)
         if len(fresh_rows) == 1 and (np.diff(known) > 0).all():
-            self._rows = fresh_rows[0]  # a large model alone: no copy
+            self._rows = fresh_rows[0]  # do not copy a single, large model
         else:
             self._rows = np.concatenate(fresh_rows)[order]
         self._intercepts = np.concatenate(intercepts)
@@ -97,114 +97,116 @@ class Scorer:
         return out if width == 1 else out.reshape(models, width, rows).transpose(0, 2, 1)
 
 
-def decided(
-    scorer: Scorer, pieces: Iterator[Piece], where: str, scaling: Scaling | None = None
+def score_chunks(
+    scorer: Scorer, chunks: Iterator[LabelledChunk], where: str, scaling: Scaling | None = None
 ) -> Iterator[ScoredChunk]:
-    """Score all pieces, each read and laid out in the background while the last is computed.
+    """Score all chunks; the next one is read in the background.
 
     Parameters
     ----------
     scorer : Scorer
-    pieces : iterator
-        Asked for one piece after the other, from a second thread.
+    chunks : iterator
+        Advanced from a second thread.
     where : str
-        Names the input in messages.
+        The name of the input, for messages.
     scaling : Scaling, optional
-        Done to the rows first; None where they are scaled already.
+        Applied to the rows; None if they are scaled already.
     """
 
-    taken = ready(pieces, where, scaling)
+    scaled = scale_chunks(chunks, where, scaling)
 
-    def following(_: None) -> tuple[np.ndarray | None, Block] | None:
-        piece = next(taken, None)
-        return None if piece is None else (piece.codes, block_of(piece.x, piece.start))
+    def next_block(_: None) -> tuple[np.ndarray | None, Block] | None:
+        chunk = next(scaled, None)
+        return None if chunk is None else (chunk.codes, block_of(chunk.x, chunk.start))
 
-    for found in prefetch_map(following, repeat(None)):
+    for found in prefetch_map(next_block, repeat(None)):
         if found is None:
             return
         codes, block = found
         decisions = scorer.decisions(block)
-        refuse_infinite(decisions, block.start, where)
+        check_finite(decisions, block.start, where)
         yield ScoredChunk(block.start, block.stop, codes, decisions)
 
 
-def ready(pieces: Iterator[Piece], where: str, scaling: Scaling | None) -> Iterator[Piece]:
-    """The pieces as a model takes them: scaled, and finite; see `decided`."""
-    for piece in pieces:
-        x = scaling.apply(piece.x) if scaling else piece.x
-        _refuse_non_finite(x, piece, where)
-        yield piece._replace(x=x)
+def scale_chunks(
+    chunks: Iterator[LabelledChunk], where: str, scaling: Scaling | None
+) -> Iterator[LabelledChunk]:
+    """Scale chunks and check that they are finite; see `score_chunks`."""
+    for chunk in chunks:
+        x = scaling.apply(chunk.x) if scaling else chunk.x
+        _check_rows(x, chunk, where)
+        yield chunk._replace(x=x)
 
 
-def refuse_infinite(decisions: np.ndarray, start: int, where: str) -> None:
-    """Refuse decision values (model, row), of rows from `start` on, that are not finite."""
+def check_finite(decisions: np.ndarray, start: int, where: str) -> None:
+    """Raise a UserError for decision values (model, row) that are not finite."""
     if not np.isfinite(decisions).all():
         row = start + int(np.argwhere(~np.isfinite(decisions))[0, 1])
         raise UserError(
             f"{where}: the decision value of row {row} (counted from 0) is not finite; "
-            "is it as far out as no training row was?"
+            "is it much further out than the training data?"
         )
 
 
-def pieces_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[Piece]:
-    """The rows of a data set, a chunk at a time; then they must have been those once written."""
+def chunks_of(dataset: Dataset, *, with_labels: bool = True) -> Iterator[LabelledChunk]:
+    """The rows of a data set in chunks; at the end their fingerprint is verified."""
     digest = new_fingerprint(dataset.n, dataset.d)
     start = 0
     for rows in prefetch_map(lambda span: dataset.read(*span), dataset.spans(), dataset.n_readers):
         stop = start + len(rows)
         digest.update(rows)
-        yield Piece(start, rows, dataset.codes(start, stop) if with_labels else None)
+        yield LabelledChunk(start, rows, dataset.codes(start, stop) if with_labels else None)
         start = stop
-    if with_labels:  # they are part of the fingerprint
+    if with_labels:  # the fingerprint includes the labels
         verify_recorded(dataset, digest)
 
 
 def open_test_set(spec: Spec, model: Trained) -> Dataset:
-    """Open a test set for a model: same classes, features and scaling, or a UserError."""
+    """Open a test set; a UserError if classes, features or scaling differ from the model's."""
     dataset = open_dataset(spec, "test", classes=model.classes)
     try:
         check_features_of(dataset, model)
         if effective(dataset.scaling) != effective(model.scaling):
-            raise other_scaling(model, dataset)
+            raise scaling_mismatch(model, dataset)
     except BaseException:
         dataset.close()
         raise
     return dataset
 
 
-def count_right(model: Model, decision: np.ndarray, codes: np.ndarray) -> int:
-    """How many rows have a decision value that stands for their class."""
+def count_correct(model: Model, decision: np.ndarray, codes: np.ndarray) -> int:
+    """The number of rows that are classified correctly."""
     chosen = class_codes(model.classes)[model.places_of(decision)]
     return int(np.count_nonzero(chosen == codes))
 
 
-def _refuse_non_finite(x: np.ndarray, piece: Piece, where: str) -> None:
+def _check_rows(x: np.ndarray, chunk: LabelledChunk, where: str) -> None:
     if place := not_in_float32(x):
         row, column = place
         raise UserError(
-            f"{where}: row {piece.start + row}, column {column} (counted from 0): "
-            f"{piece.x[row, column]:g} is not a finite number, or not in float32 once scaled"
+            f"{where}: row {chunk.start + row}, column {column} (counted from 0): "
+            f"{chunk.x[row, column]:g} is not a finite number, or not in float32 once scaled"
         )
 
 
 def check_features(model: Trained, features: int, where: str, advice: str = "") -> None:
-    """Refuse rows that have not as many features as the model."""
+    """Raise a UserError for rows with another number of features than the model."""
     if features != model.n_features:
         raise UserError(
             f"{where}: has {features} features where the model has {model.n_features}"
-            + (advice or "; give it the columns of its training data, and no others")
+            + (advice or "; it needs exactly the columns of its training data")
         )
 
 
 def check_features_of(dataset: Dataset, model: Trained) -> None:
-    """Refuse a data set that has not the features of the model, by number and by name."""
+    """Raise a UserError if number or names of the features differ from the model's."""
     check_features(model, dataset.d, dataset.path)
     reject_other_names(
         dataset.feature_names,
         model.feature_names,
         dataset.path,
         "the model",
-        "take data prepared together with the model's training data, or predict the raw file",
+        "use data prepared together with the model's training data, or predict the raw file",
     )
 
 
@@ -215,8 +217,8 @@ def effective(scaling: Scaling | None) -> Scaling | None:
     return scaling if scaling.offset.any() or (scaling.scale != 1).any() else None
 
 
-def other_scaling(model: Trained, dataset: Dataset) -> UserError:
-    """What to say where the data was scaled in another way than the model's."""
+def scaling_mismatch(model: Trained, dataset: Dataset) -> UserError:
+    """The error for data that was scaled differently from the model's."""
     ours, theirs = effective(model.scaling), effective(dataset.scaling)
     detail = ""
     if (
@@ -233,7 +235,7 @@ def other_scaling(model: Trained, dataset: Dataset) -> UserError:
         )
     return UserError(
         f"{dataset.path}: its scaling, {_named(theirs)}, is not that of the model, "
-        f"{_named(ours)}{detail}; take data prepared together with the model's training data"
+        f"{_named(ours)}{detail}; use data prepared together with the model's training data"
     )
 
 

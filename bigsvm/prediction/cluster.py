@@ -15,7 +15,7 @@ import numpy as np
 from bigsvm.cluster.worker_process import software_versions, version_mismatch
 from bigsvm.cluster.workers import Cluster, PendingTasks
 from bigsvm.core.scaling import Scaling
-from bigsvm.models.scoring import Piece, ScoredChunk, Scorer, ready, refuse_infinite
+from bigsvm.models.scoring import LabelledChunk, ScoredChunk, Scorer, check_finite, scale_chunks
 from bigsvm.prediction import worker as predict_worker
 from bigsvm.stores.rows import prefetch_map
 
@@ -26,10 +26,10 @@ ROUNDS = 2  # on their way at once
 
 @dataclass(frozen=True)
 class Round:
-    """The rows of some consecutive pieces on their way, and where each piece ends."""
+    """The rows of some consecutive chunks on their way, and where each chunk ends."""
 
     rows: np.ndarray
-    pieces: list[tuple[int, int, np.ndarray | None]]  # start, stop, codes
+    chunks: list[tuple[int, int, np.ndarray | None]]  # start, stop, codes
     sent: PendingTasks
 
 
@@ -73,28 +73,28 @@ class ClusterScorer:
 def score_on_cluster(
     cluster: Cluster,
     scorer: Scorer,
-    pieces: Iterator[Piece],
+    chunks: Iterator[LabelledChunk],
     where: str,
     scaling: Scaling | None = None,
 ) -> Iterator[ScoredChunk]:
-    """Score all pieces on a cluster; the same values, in the same order, as `scoring.decided`.
+    """Score all chunks on a cluster; the same values, in the same order, as `scoring.score_chunks`.
 
     Parameters
     ----------
     cluster : Cluster
     scorer : Scorer
-    pieces, where, scaling
-        As for `scoring.decided`.
+    chunks, where, scaling
+        As for `scoring.score_chunks`.
 
     Yields
     ------
     ScoredChunk
-        One for each piece.
+        One for each chunk.
     """
     workers = ClusterScorer(cluster, scorer)
     under_way: deque[Round] = deque()
-    for together in _grouped(ready(pieces, where, scaling), workers):
-        rows = np.concatenate([piece.x for piece in together], dtype=np.float32)
+    for together in _grouped(scale_chunks(chunks, where, scaling), workers):
+        rows = np.concatenate([chunk.x for chunk in together], dtype=np.float32)
         edges = [(start, start + len(x), codes) for start, x, codes in together]
         under_way.append(Round(rows, edges, workers.send(rows)))
         if len(under_way) > ROUNDS:
@@ -103,15 +103,17 @@ def score_on_cluster(
         yield from _finished(under_way.popleft(), workers, where)
 
 
-def _grouped(pieces: Iterator[Piece], workers: ClusterScorer) -> Iterator[list[Piece]]:
-    """The pieces in groups that keep all workers busy, read ahead in the background."""
-    together: list[Piece] = []
+def _grouped(
+    chunks: Iterator[LabelledChunk], workers: ClusterScorer
+) -> Iterator[list[LabelledChunk]]:
+    """The chunks in groups that keep all workers busy, read ahead in the background."""
+    together: list[LabelledChunk] = []
     left = workers.round_bytes()
-    for piece in prefetch_map(lambda _: next(pieces, None), repeat(None)):
-        if piece is None:
+    for chunk in prefetch_map(lambda _: next(chunks, None), repeat(None)):
+        if chunk is None:
             break
-        together.append(piece)
-        left -= 4 * piece.x.size
+        together.append(chunk)
+        left -= 4 * chunk.x.size
         if left <= 0:
             yield together
             together, left = [], workers.round_bytes()
@@ -121,7 +123,7 @@ def _grouped(pieces: Iterator[Piece], workers: ClusterScorer) -> Iterator[list[P
 
 def _finished(round: Round, workers: ClusterScorer, where: str) -> Iterator[ScoredChunk]:
     decisions = workers.receive(round.rows, round.sent)
-    first = round.pieces[0][0]
-    refuse_infinite(decisions, first, where)
-    for start, stop, codes in round.pieces:
+    first = round.chunks[0][0]
+    check_finite(decisions, first, where)
+    for start, stop, codes in round.chunks:
         yield ScoredChunk(start, stop, codes, decisions[:, start - first : stop - first])

@@ -14,7 +14,7 @@ from bigsvm.readers import Reader, ReadOptions
 
 if TYPE_CHECKING:
     from bigsvm.models.model import Model
-    from bigsvm.models.scoring import Piece
+    from bigsvm.models.scoring import LabelledChunk
     from bigsvm.readers.chosen_columns import ChosenColumns
 
 
@@ -24,7 +24,7 @@ class Source:
 
     name: str
     rows: int | None  # where known beforehand
-    pieces: "Iterator[Piece]"
+    chunks: "Iterator[LabelledChunk]"
     raw: bool  # not scaled yet
 
 
@@ -82,7 +82,7 @@ def _open_store(
     with_labels: bool,
     stack: ExitStack,
 ) -> Source:
-    from bigsvm.models.scoring import check_features_of, effective, other_scaling, pieces_of
+    from bigsvm.models.scoring import check_features_of, chunks_of, effective, scaling_mismatch
     from bigsvm.stores.group import open_group, wrap_read_errors
     from bigsvm.stores.store import open_dataset
 
@@ -106,9 +106,9 @@ def _open_store(
         print(f"warning: {line}", file=sys.stderr)
     ours, theirs = effective(model.scaling), effective(dataset.scaling)
     if theirs is not None and theirs != ours:
-        raise other_scaling(model, dataset)
-    pieces = pieces_of(dataset, with_labels=with_labels)
-    return Source(dataset.path, dataset.n, pieces, raw=theirs is None)
+        raise scaling_mismatch(model, dataset)
+    chunks = chunks_of(dataset, with_labels=with_labels)
+    return Source(dataset.path, dataset.n, chunks, raw=theirs is None)
 
 
 def _open_file(path: Path, options: ReadOptions, model: "Model") -> Source:
@@ -119,8 +119,8 @@ def _open_file(path: Path, options: ReadOptions, model: "Model") -> Source:
 
     if (chosen := _chosen_columns(path, options, model)) is not None:
         options = replace(options, with_labels=chosen.label is not None)
-        pieces = _pieces_of_file(path, chosen, options, model)
-        return Source(str(path), chosen.n, pieces, raw=True)
+        chunks = _pieces_of_file(path, chosen, options, model)
+        return Source(str(path), chosen.n, chunks, raw=True)
     if detect_format(path, options) == "libsvm":
         # Rows may leave out the last features.
         options = replace(options, features=model.n_features)
@@ -168,11 +168,11 @@ def _chosen_columns(path: Path, options: ReadOptions, model: "Model") -> "Chosen
 
 def _pieces_of_file(
     path: Path, reader: Reader, options: ReadOptions, model: "Model"
-) -> "Iterator[Piece]":
-    from bigsvm.models.scoring import Piece
+) -> "Iterator[LabelledChunk]":
+    from bigsvm.models.scoring import LabelledChunk
 
     start = 0
     for batch in reader.batches():
         codes = encode_labels(batch.y, model.classes, str(path)) if options.with_labels else None
-        yield Piece(start, batch.x, codes)
+        yield LabelledChunk(start, batch.x, codes)
         start += len(batch.x)

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import yaml
 
-from bigsvm import cli, evaluate, load_model
+from bigsvm import cli, load_model
 from bigsvm.config import PrepareOptions
 from bigsvm.preparation.pipeline import prepare
+from bigsvm.training import evaluation
 from bigsvm.training.loop import Outcome, Training
 from bigsvm.training.run_dir import RunDir
 from tests.support.trainings import everything, summary
@@ -127,8 +128,8 @@ def test_following_ends_after_the_trainer(
     assert cli.main(["train", path]) == 0
     run_dir = RunDir(tmp_path / "run")
     run_dir.summary.unlink()
-    monkeypatch.setattr(evaluate, "SECONDS_AFTER_TRAINER", 0.5)
-    monkeypatch.setattr(evaluate, "POLL_SECONDS", 0.2)
+    monkeypatch.setattr(evaluation, "SECONDS_AFTER_TRAINER", 0.5)
+    monkeypatch.setattr(evaluation, "POLL_SECONDS", 0.2)
     threading.Thread(target=hold_for, args=(run_dir, 3.0)).start()
     begin = time.monotonic()
     assert cli.main(["evaluate", str(run_dir.path), "--follow"]) == 1
@@ -136,7 +137,7 @@ def test_following_ends_after_the_trainer(
     assert "trainer ended without a summary" in capsys.readouterr().err
     assert (run_dir.path / "evaluation.csv").exists()
     # Where none was ever seen, it is given longer.
-    monkeypatch.setattr(evaluate, "SECONDS_WITHOUT_TRAINER", 1.0)
+    monkeypatch.setattr(evaluation, "SECONDS_WITHOUT_TRAINER", 1.0)
     assert cli.main(["evaluate", str(run_dir.path), "--follow"]) == 1
 
 

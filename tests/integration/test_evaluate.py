@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bigsvm.core.errors import UserError
-from bigsvm.evaluate import Run, main
+from bigsvm.evaluate import main
 from bigsvm.kernels import block_of
 from bigsvm.models import evaluation
 from bigsvm.models.evaluation import evaluate_snapshots
@@ -19,8 +19,9 @@ from bigsvm.models.final_scores import final_scores
 from bigsvm.models.model import load_model
 from bigsvm.models.plots import accuracy_range
 from bigsvm.models.scores import scores_of
-from bigsvm.models.scoring import Scorer, decided, pieces_of
+from bigsvm.models.scoring import Scorer, chunks_of, score_chunks
 from bigsvm.stores.store import Dataset, open_dataset
+from bigsvm.training.evaluation import RunEvaluation
 from tests.support import small_run
 from tests.support.small_run import (
     add_snapshot,
@@ -89,7 +90,7 @@ def test_table_and_picture_of_a_run(run: Path, store: Path, capsys: pytest.Captu
 
 def test_final_model_counts_once(tmp_path: Path, store: Path) -> None:
     run = make_run(tmp_path / "r", store, SNAPSHOTS, final=(300, 70))
-    assert [row.iteration for row in Run(run).evaluate_new()] == [100, 200, 300]
+    assert [row.iteration for row in RunEvaluation(run).evaluate_new()] == [100, 200, 300]
     assert main([str(run)]) == 0
     assert [int(row["iteration"]) for row in table(run)] == [100, 200, 300]
 
@@ -107,7 +108,8 @@ def test_decisions_are_the_same_bits_alone_and_among_others(store: Path, name: s
     with open_dataset(store, "test") as data:
         X = data.read(0, data.n)
         together = np.concatenate(
-            [piece.decisions for piece in decided(Scorer(models), pieces_of(data), "test")], axis=1
+            [chunk.decisions for chunk in score_chunks(Scorer(models), chunks_of(data), "test")],
+            axis=1,
         )
     assert together.shape == (4, len(X)) and len(np.unique(together)) > len(X)
     for model, among_others in zip(models, together, strict=True):
@@ -196,7 +198,7 @@ def test_accuracy_axis_is_near_the_data() -> None:
 def test_what_is_missing_is_named(tmp_path: Path, run: Path, store: Path) -> None:
     assert "no such run directory" in refused([tmp_path / "nowhere"])
     empty = make_run(tmp_path / "empty", store, {})
-    assert "neither snapshots nor a model" in refused([empty])
+    assert "no snapshots and no model" in refused([empty])
     write_config(run, {"train": str(store)})
     assert "--test" in refused([run])
     (run / "config.yaml").unlink()
@@ -297,7 +299,7 @@ def test_ctrl_c_ends_following_without_noise(run: Path) -> None:
 def test_following_keeps_rows_and_notices_a_fresh_start(
     run: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    followed = Run(run)
+    followed = RunEvaluation(run)
     assert len(followed.evaluate_new()) == 4
     reads = counted_reads(monkeypatch)
     assert followed.evaluate_new() == [] and reads == []
@@ -316,4 +318,4 @@ def test_following_keeps_rows_and_notices_a_fresh_start(
 def test_a_run_that_ended_without_a_model_does_not_hang(tmp_path: Path, store: Path) -> None:
     run = make_run(tmp_path / "r", store, {})
     write_summary(run, "time_limit")
-    assert "no model" in refused([run, "--follow"])
+    assert "without a model" in refused([run, "--follow"])

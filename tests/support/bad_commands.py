@@ -102,7 +102,7 @@ CASES: dict[str, Case] = {
     ),
     # Runs to evaluate
     "evaluate: not there": Case("evaluate none", {}, ("none", "no such run directory")),
-    "evaluate: no run": Case("evaluate good.zarr", {}, ("good.zarr", "neither snapshots")),
+    "evaluate: no run": Case("evaluate good.zarr", {}, ("good.zarr", "no snapshots")),
     "evaluate: names no test set": Case("evaluate run", {}, ("run/config.yaml", "--test")),
     "evaluate: no such test set": Case("evaluate run --test no.zarr", {}, ("no.zarr", "no such")),
     "evaluate: labels missing": Case(

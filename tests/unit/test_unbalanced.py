@@ -38,7 +38,7 @@ def test_unbalanced_classes_show_balanced_accuracy_and_auc(
     share = np.mean(codes == -1)
     assert summary["majority"] == {"label": "g", "share": pytest.approx(share)}
     assert f"balanced {100 * balanced:.2f} %, AUC {100 * summary['auc']:.2f} %" in said
-    assert ("no better than always answering 'g'" in said) == (summary["accuracy"] <= share)
+    assert ("no better than always predicting 'g'" in said) == (summary["accuracy"] <= share)
 
 
 def test_a_useless_model_is_called_so(
@@ -49,7 +49,7 @@ def test_a_useless_model_is_called_so(
     summary = json.loads((run / "summary.json").read_text())
     assert summary["accuracy"] <= summary["majority"]["share"], "one pattern decides nothing"
     command("train", tmp_path / "table.yaml", "--run-dir", tmp_path / "run", "--fresh")
-    line = f"warning: no better than always answering 'g', which is right in {share(summary)} %"
+    line = f"warning: no better than always predicting 'g', which is right in {share(summary)} %"
     assert line in capsys.readouterr().out
     command("evaluate", run)
     assert "warning: the last model is no better than always" in capsys.readouterr().out

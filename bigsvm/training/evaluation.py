@@ -1,0 +1,238 @@
+"""Scores of a run's snapshots, once or while the run is being trained, as `evaluate` shows them."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from bigsvm.core.errors import TrainerGone, UserError
+from bigsvm.core.progress import Progress, no_progress
+from bigsvm.core.yaml_dialect import read_yaml
+from bigsvm.models.curves import plot_curves, write_curves
+from bigsvm.models.evaluation import (
+    HEADING,
+    Confusion,
+    Row,
+    evaluate_snapshots,
+    write_confusion,
+    write_csv,
+)
+from bigsvm.models.model import load_model
+from bigsvm.models.plots import plot_evolution
+from bigsvm.models.scoring import Spec
+from bigsvm.terminal.progress import show_progress
+from bigsvm.training.run_dir import RunDir
+
+OVER = ("converged", "max_iterations", "time_limit")  # an interrupted run may be resumed
+POLL_SECONDS = 1.0
+# How long to wait for a run without a summary whose lock is free: a short time once its trainer was
+# seen, else a long time, since the trainer may be about to start, or its lock on another machine
+# may not be visible here.
+SECONDS_AFTER_TRAINER = 10.0
+SECONDS_WITHOUT_TRAINER = 600.0
+
+
+class RunEvaluation:
+    """A run directory, and the scores of its snapshots so far."""
+
+    def __init__(self, folder: Path, test: Spec | None = None) -> None:
+        self.folder = folder
+        self._test = test
+        self._seen: set[tuple[Path, int]] = set()
+        self._rows: dict[int, Row] = {}
+        self._alive_at = time.monotonic()
+        self._was_held = False
+        self._activity: list[int] = []
+
+    @property
+    def written(self) -> list[Path]:
+        """The files written."""
+        names = ["evaluation.csv", "evolution.png"]
+        names += ["confusion.csv"] if self.confusion is not None else []
+        names += ["curves.csv", "curves.png"] if self._rows and self.rows[-1].curves else []
+        return [self.folder / name for name in names]
+
+    @property
+    def rows(self) -> list[Row]:
+        """The scores so far, in the order of the iterations."""
+        return [self._rows[iteration] for iteration in sorted(self._rows)]
+
+    @property
+    def confusion(self) -> Confusion | None:
+        """The confusion matrix of the latest model."""
+        return self.rows[-1].confusion if self._rows else None
+
+    def evaluate_new(self, progress: Progress = no_progress) -> list[Row]:
+        """Score new snapshots, and update evaluation.csv."""
+        paths = self._new_files()
+        if not paths:
+            return []
+        try:
+            warn = None if self._rows else _warn  # once
+            rows = evaluate_snapshots(paths, self.test_set(), progress, warn)
+        except (OSError, UserError):
+            if all(path.exists() for path in paths):
+                raise
+            return []  # the run is just being started over
+        self._rows.update((row.iteration, row) for row in rows)
+        write_csv(self.folder / "evaluation.csv", self.rows)
+        if self.confusion is not None:
+            write_confusion(self.folder / "confusion.csv", self.confusion)
+        if self.rows[-1].curves is not None:
+            write_curves(self.folder / "curves.csv", self.rows[-1].curves)
+        return sorted(rows, key=lambda row: row.iteration)
+
+    def _new_files(self) -> list[Path]:
+        if any(not path.exists() for path, _ in self._seen):  # the run was started over
+            self._seen.clear()
+            self._rows.clear()
+        snapshots = sorted((self.folder / "snapshots").glob("model-*.safetensors"))
+        final = self.folder / "model.safetensors"
+        new = []
+        for path in [*snapshots, final]:
+            try:
+                key = (path, path.stat().st_mtime_ns)
+            except FileNotFoundError:  # not written yet, or the run is just being started over
+                continue
+            if key not in self._seen:
+                self._seen.add(key)
+                if path != final or not _is_among(final, snapshots):
+                    new.append(path)
+        return new
+
+    def test_set(self) -> Spec:
+        """The test set of the command line, or else of the run's config."""
+        if self._test is not None:
+            return self._test
+        config = self.folder / "config.yaml"
+        try:
+            content = read_yaml(config)
+        except FileNotFoundError as missing:
+            raise UserError(
+                f"{config}: no such file; is {self.folder} a run directory? --test STORE "
+                "names a test set"
+            ) from missing
+        data = content.get("data") if isinstance(content, Mapping) else None
+        spec = data.get("test") if isinstance(data, Mapping) else None
+        if not spec:
+            raise UserError(f"{config}: has no test set (data.test); name one with --test STORE")
+        if not isinstance(spec, str | Mapping):
+            raise UserError(f"{config}: data.test is {spec!r}, neither a path nor a mapping")
+        return spec
+
+    def status(self) -> str | None:
+        """The status in summary.json; None while there is no summary."""
+        # Without atomic renames, the file may be incomplete for a moment.
+        with suppress(OSError, ValueError):
+            summary = json.loads((self.folder / "summary.json").read_text())
+            return summary.get("status") if isinstance(summary, dict) else None
+        return None
+
+    def trainer_is_gone(self) -> bool:
+        """Whether there has been no sign of a trainer for a while."""
+
+        run_dir = RunDir(self.folder)
+        held = run_dir.is_held()
+        activity = []
+        for path in (run_dir.metrics, run_dir.checkpoints, run_dir.snapshots):
+            with suppress(OSError):
+                activity.append(path.stat().st_mtime_ns)
+        self._was_held = self._was_held or bool(held)
+        now = time.monotonic()
+        if held or activity != self._activity or not activity:
+            self._alive_at, self._activity = now, activity
+        patience = SECONDS_AFTER_TRAINER if self._was_held else SECONDS_WITHOUT_TRAINER
+        return now - self._alive_at >= patience
+
+
+def _warn(line: str) -> None:
+    print(f"warning: {line}", file=sys.stderr, flush=True)
+
+
+def _is_among(final: Path, snapshots: Sequence[Path]) -> bool:
+    iteration = load_model(final).about.get("iteration")
+    numbers = (path.stem.removeprefix("model-") for path in snapshots)
+    return any(number.isdecimal() and int(number) == iteration for number in numbers)
+
+
+def plot(
+    runs: Mapping[str, RunEvaluation], changed: Sequence[RunEvaluation], together: Path | None
+) -> None:
+    """Plot each run that changed, and all runs together if a path is given for that."""
+    for label, run in runs.items():
+        if run in changed:
+            plot_evolution(run.folder / "evolution.png", {label: run.rows})
+            last = run.rows[-1]
+            if last.curves is not None and last.confusion is not None:
+                counts, positive = last.confusion.counts, last.confusion.classes[1]
+                share = float(counts[1].sum() / counts.sum())
+                picture = run.folder / "curves.png"
+                plot_curves(picture, last.curves, last.threshold, str(positive), share)
+    if together and changed:
+        plot_evolution(together, {label: run.rows for label, run in runs.items() if run.rows})
+
+
+def evaluate_all(runs: Mapping[str, RunEvaluation], picture: Path | None) -> None:
+    """Score the snapshots that exist now."""
+    for run in runs.values():
+        if not run.folder.is_dir():
+            raise UserError(f"{run.folder}: no such run directory; --follow waits for it")
+    for label, run in runs.items():
+        with show_progress() as progress:
+            if not run.evaluate_new(progress):
+                raise UserError(
+                    f"{run.folder}: has no snapshots and no model yet; --follow waits for them"
+                )
+        print(f"{label}\n{HEADING}", *(row.line() for row in run.rows), sep="\n", flush=True)
+        last = run.rows[-1]
+        if last.majority is not None and (warning := last.majority.warning(last.accuracy)):
+            print(f"warning: the last model is {warning}", flush=True)
+        if run.confusion is not None:
+            print("", *run.confusion.lines(), sep="\n", flush=True)
+        if last.curves is not None and run.confusion is not None:
+            print(
+                f"F1, AUC and curves are of class {run.confusion.classes[1]!s}; average precision "
+                f"{100 * last.curves.average_precision:.2f} %",
+                flush=True,
+            )
+    plot(runs, list(runs.values()), picture)
+
+
+def follow(runs: Mapping[str, RunEvaluation], picture: Path | None) -> None:
+    """Score snapshots as they appear, until all runs have ended or lost their trainers."""
+    width = max(map(len, runs)) if len(runs) > 1 else 0
+    logged: dict[RunEvaluation, str] = {}
+
+    def log(run: RunEvaluation, what: str) -> None:
+        if logged.get(run) != what:
+            print(f"{run.folder}: {what}", file=sys.stderr, flush=True)
+            logged[run] = what
+
+    print(f"{'':{width}}{HEADING}", flush=True)
+    while True:
+        # Read the status first: a run that has ended has written all its snapshots.
+        gone = [run for run in runs.values() if run.trainer_is_gone()]
+        statuses = {run: run.status() for run in runs.values()}
+        gone = [run for run in gone if statuses[run] is None]
+        changed = []
+        for label, run in runs.items():
+            for row in run.evaluate_new():
+                print(f"{label if width else '':{width}}{row.line()}", flush=True)
+                if run not in changed:
+                    changed.append(run)
+            if statuses[run] in OVER and not run.rows:
+                raise UserError(f"{run.folder}: the run ended without a model")
+            if not run.folder.is_dir():
+                log(run, "does not exist yet; waiting for it")
+            elif statuses[run] == "interrupted":
+                log(run, "the run was interrupted; waiting for it to resume (Ctrl-C stops waiting)")
+            elif not run.rows:
+                log(run, "waiting for the first snapshot")
+        plot(runs, changed, picture)
+        if all(status in OVER or run in gone for run, status in statuses.items()):
+            if gone:
+                raise TrainerGone(str(gone[0].folder))
+            return
+        time.sleep(POLL_SECONDS)
