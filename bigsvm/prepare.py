@@ -12,6 +12,8 @@ from bigsvm.preparation.pipeline import prepare
 from bigsvm.preparation.sources import SOURCES, SYNTHETIC
 from bigsvm.readers import FORMATS
 from bigsvm.stores.writer import COMPRESSIONS
+from bigsvm.tables.encoding import RULES, UNSEEN
+from bigsvm.tables.files import spooled
 from bigsvm.terminal.progress import show_progress
 from bigsvm.terminal.signals import exit_on_sigterm
 
@@ -20,6 +22,9 @@ EXAMPLES = """examples:
   python -m bigsvm.prepare mine.csv.gz mine.h5 --label-column class --test-fraction 0.2
   python -m bigsvm.prepare mine.csv mine.zarr --label-column class --weight-column importance
   python -m bigsvm.prepare train.libsvm mine.zarr --test-file test.libsvm --scaling minmax
+  python -m bigsvm.prepare parts/ mine.zarr --label-column class --ignore id --categorical auto
+  python -m bigsvm.prepare 'log-*.csv.gz' mine.zarr --missing median --features age,income
+  zcat *.gz | python -m bigsvm.prepare - mine.zarr
   python -m bigsvm.prepare synthetic big.zarr --rows 1000000 --features 50
 """
 
@@ -34,8 +39,10 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
         formatter_class=RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("source", metavar="SOURCE", help="a named source, or a file: LIBSVM, CSV, TSV, Parquet, "
-        "npy, npz, MiniBooNE text; text also gz, bz2, xz")  # fmt: skip
+    add("source", metavar="SOURCE", nargs="+", help="a named source, or a file: LIBSVM, CSV, TSV, "
+        "Parquet, Arrow, npy, npz, MiniBooNE text; text also gz, bz2, xz. Several files, a pattern "
+        "in quotes, or a folder of CSV, Parquet or Arrow parts are one table; - is standard "
+        "input")  # fmt: skip
     add("store", metavar="STORE", type=Path, help="what to make: *.zarr, *.h5 or *.hdf5")
     add("--overwrite", action="store_true", help="replace an existing store")
     add("--quiet", action="store_true", help="show neither progress nor summary")
@@ -53,6 +60,15 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
         "what a named source drops")  # fmt: skip
     add("--positive", metavar="LABEL", help="the label of +1, against all others (default: the "
         "larger of two; of more labels each is a class)")  # fmt: skip
+    table = parser.add_argument_group("columns of a table with names")
+    add = table.add_argument
+    add("--ignore", action="append", metavar="COLUMN", help="no feature; repeatable")
+    add("--missing", choices=RULES, help="what becomes of missing values (default error); "
+        "indicator: the mean, and a feature that says so")  # fmt: skip
+    add("--categorical", action="append", metavar="COLUMN", help="a feature for each of its "
+        "values; auto: all columns of text; repeatable")  # fmt: skip
+    add("--unseen", choices=UNSEEN, help="a value of such a column that no training row has "
+        "(default error)")  # fmt: skip
     reading = parser.add_argument_group("reading")
     add = reading.add_argument
     add("--format", choices=FORMATS, help="default: found out")
@@ -61,7 +77,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
         "as `weight`, for model.sample_weight or model.weights of a config")  # fmt: skip
     add("--header", choices=("auto", "yes", "no"), help="whether a CSV file has one")
     add("--delimiter", metavar="C", help="of CSV")
-    add("--features", type=int, metavar="D", help="number of features (LIBSVM, synthetic)")
+    add("--features", metavar="D|COL,COL", help="number of features (LIBSVM, synthetic), or the "
+        "columns of a table that become features")  # fmt: skip
     add("--rows", type=int, metavar="N", help="number of synthetic rows")
     add("--noise", type=float, metavar="S", help="overlap of synthetic classes (default 0.1)")
     writing = parser.add_argument_group("writing")
@@ -75,10 +92,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `python -m bigsvm.prepare`."""
     arguments = parse_arguments(argv)
     options = options_from_arguments(vars(arguments))
-    asked = (arguments.source, arguments.store, options, arguments.test_file)
     from bigsvm.terminal.compiling import notify_compilation
 
-    with exit_on_sigterm():
+    with exit_on_sigterm(), spooled(arguments.source, arguments.store) as source:
+        asked = (source, arguments.store, options, arguments.test_file)
         if arguments.quiet:
             prepare(*asked, overwrite=arguments.overwrite)
             return 0

@@ -34,6 +34,15 @@ class PrepareOptions(BaseModel):
         or `model.weights` of a config.
     format, label_column, header, delimiter, features
         How to read the file: see `bigsvm.readers.ReadOptions`.
+    columns, ignore : list of str, optional
+        Of a table: the columns that become features, or those that do not.
+    missing : {"error", "drop", "mean", "median", "indicator"}, optional
+        What becomes of missing values: a mistake (the default); the row is left out; the mean or
+        median of the column; the mean, and a feature of its own that says so.
+    categorical : list of str, optional
+        Columns that become a feature for each of their values; "auto": all columns of text.
+    unseen : {"error", "ignore"}, optional
+        Of a value of such a column that no training row has.
     rows, noise
         With `features`: the size of the source `synthetic`, and how far its classes overlap.
     """
@@ -55,6 +64,11 @@ class PrepareOptions(BaseModel):
     header: bool | Literal["auto"] = "auto"
     delimiter: str | None = None
     features: int | None = Field(default=None, ge=1)
+    columns: list[str] | None = Field(default=None, min_length=1)
+    ignore: list[str] | None = Field(default=None, min_length=1)
+    missing: Literal["error", "drop", "mean", "median", "indicator"] | None = None
+    categorical: list[str] | None = Field(default=None, min_length=1)
+    unseen: Literal["error", "ignore"] | None = None
     rows: int | None = Field(default=None, ge=1)
     noise: float | None = Field(default=None, ge=0)
 
@@ -95,4 +109,11 @@ def options_from_arguments(arguments: dict[str, Any]) -> PrepareOptions:
     }
     if "header" in given:
         given["header"] = {"auto": "auto", "yes": True, "no": False}[given["header"]]
+    features = given.get("features")
+    if isinstance(features, str):
+        if features.isdecimal():
+            given["features"] = int(features)
+        else:
+            del given["features"]
+            given["columns"] = [name.strip() for name in features.split(",") if name.strip()]
     return validate_options(given)

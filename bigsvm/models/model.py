@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from bigsvm.core.labels import check_label, classes_array, classes_from_json, cl
 from bigsvm.core.scaling import Scaling
 from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.models.named_rows import as_rows
+
+if TYPE_CHECKING:
+    from bigsvm.tables.encoding import Encoding
 
 FORMAT = "bigsvm model 1"
 WITH_INTERCEPT = "bigsvm model 2"  # another name: those who know no intercept must not read it
@@ -89,6 +92,19 @@ class Model:
             return None
         return [str(name) for name in names]
 
+    @property
+    def encoding(self) -> Encoding | None:
+        """How the columns of a table became features, where `prepare` encoded them."""
+        found = self.about.get("encoding")
+        if found is None:
+            return None
+        from bigsvm.tables.encoding import Encoding
+
+        encoding = Encoding.from_json(found)
+        if len(encoding.features) != self.n_features:
+            raise ValueError("its encoding of columns makes another number of features")
+        return encoding
+
     def decision_function(
         self, X: Any, *, scaled: bool = False, precise: bool = False
     ) -> np.ndarray:
@@ -108,7 +124,7 @@ class Model:
         -------
         (rows,) float64 array
         """
-        X = as_rows(X, self.feature_names)
+        X = as_rows(X, self.feature_names, self.encoding)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise UserError(
                 f"rows of shape {X.shape} given to a model of {self.n_features} features; "
@@ -310,7 +326,9 @@ def _model_of(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Mod
     if not np.isfinite(threshold):
         raise ValueError("its threshold is not finite")
     found = dict(about["about"])
-    return Model(rows, coef, index, about["kernel"], classes, scaling, found, intercept, threshold)
+    made = Model(rows, coef, index, about["kernel"], classes, scaling, found, intercept, threshold)
+    _ = made.encoding  # a ValueError where there is one that cannot be
+    return made
 
 
 def _intercept_of(about: Mapping[str, Any], classes: int) -> Intercept:

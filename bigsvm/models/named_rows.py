@@ -1,12 +1,15 @@
 """Rows that know the names of their columns: data frames and Arrow tables."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.messages import quoted, quoted_list
+
+if TYPE_CHECKING:
+    from bigsvm.tables.encoding import Encoding
 
 
 def column_names(X: Any) -> list[str] | None:
@@ -23,7 +26,7 @@ def column_names(X: Any) -> list[str] | None:
     return found if found and all(isinstance(name, str) for name in found) else None
 
 
-def as_rows(X: Any, names: Sequence[str] | None) -> np.ndarray:
+def as_rows(X: Any, names: Sequence[str] | None, encoding: "Encoding | None" = None) -> np.ndarray:
     """The rows as an array whose columns are `names`, in that order.
 
     Columns go by name where both the rows and the model have names: missing ones are an error,
@@ -34,16 +37,39 @@ def as_rows(X: Any, names: Sequence[str] | None) -> np.ndarray:
     X : array, data frame or Arrow table
     names : sequence of str, or None
         Of the features of a model.
+    encoding : Encoding, optional
+        From the columns of a table to those features; rows without names have the features already.
 
     Returns
     -------
     array
     """
     ours = column_names(X)
+    if ours is not None and encoding is not None:
+        return _encoded(X, ours, encoding)
     if ours is None or not names:
         return np.asarray(X)
     check_names(ours, names, "the rows")
     return np.asarray(X.select(names) if hasattr(X, "select") else X[list(names)])
+
+
+def _encoded(X: Any, ours: list[str], encoding: "Encoding") -> np.ndarray:
+    import pyarrow as pa
+
+    check_names(ours, encoding.names, "the rows")
+    if isinstance(X, pa.Table):
+        table = X
+    elif hasattr(X, "to_arrow"):  # polars
+        table = X.to_arrow()
+    else:
+        table = pa.Table.from_pandas(X[encoding.names], preserve_index=False)
+    rows, complete = encoding.encode(table, "the rows", 1)
+    if not complete.all():
+        raise UserError(
+            f"the rows: a value is missing in row {int(complete.argmin()) + 1}; the training data "
+            "was prepared without such rows (--missing drop)"
+        )
+    return rows
 
 
 def check_names(ours: Sequence[str], names: Sequence[str], where: str) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bigsvm.models.model import Model
     from bigsvm.models.scoring import LabelledChunk
     from bigsvm.readers.chosen_columns import ChosenColumns
+    from bigsvm.tables.reader import EncodedTable
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,8 @@ def _open_file(path: Path, options: ReadOptions, model: "Model") -> Source:
     from bigsvm.readers.columns import match_features
     from bigsvm.readers.detect import detect_format
 
-    if (chosen := _chosen_columns(path, options, model)) is not None:
+    chosen = _encoded_table(path, options, model) or _chosen_columns(path, options, model)
+    if chosen is not None:
         options = replace(options, with_labels=chosen.label is not None)
         chunks = _pieces_of_file(path, chosen, options, model)
         return Source(str(path), chosen.n, chunks, raw=True)
@@ -136,11 +138,44 @@ def _open_file(path: Path, options: ReadOptions, model: "Model") -> Source:
     return Source(str(path), rows, _pieces_of_file(path, reader, options, model), raw=True)
 
 
-def _chosen_columns(path: Path, options: ReadOptions, model: "Model") -> "ChosenColumns | None":
-    """The columns the model knows by name, where the file has others too; None where it has not.
+def _encoded_table(path: Path, options: ReadOptions, model: "Model") -> "EncodedTable | None":
+    """The columns of a table, encoded as the training data was; None where that was not."""
+    encoding = model.encoding
+    if encoding is None:
+        return None
+    from bigsvm.models.named_rows import check_names
+    from bigsvm.readers.arrow_batches import open_named_table
+    from bigsvm.tables.reader import EncodedTable
 
-    The labels are in the column that was named, or in the last one if that is no feature.
-    """
+    table = open_named_table(path, options)
+    if table is None:
+        raise UserError(
+            f"{path}: its columns have no names, which the model goes by; take CSV with a header "
+            "line, Parquet or Arrow"
+        )
+    check_names(table.names, encoding.names, str(path))
+    label = _label_column(path, options, table.names, encoding.names)
+    return EncodedTable([table], encoding, label, keep_rows=True)
+
+
+def _label_column(
+    path: Path, options: ReadOptions, names: list[str], features: list[str]
+) -> str | None:
+    """The column that was named, or the last one if that is no feature."""
+    from bigsvm.readers.columns import column_position
+
+    if not options.with_labels:
+        return None
+    label = names[column_position(path, options.label_column, names, len(names))]
+    if label not in features:
+        return label
+    if options.label_column is not None:
+        raise UserError(f"{path}: column {label!r} is a feature of the model, not a label")
+    return None
+
+
+def _chosen_columns(path: Path, options: ReadOptions, model: "Model") -> "ChosenColumns | None":
+    """The columns the model knows by name, where the file has others too; None where it has not."""
     from bigsvm.models.named_rows import check_names
     from bigsvm.readers.arrow_batches import open_named_table
     from bigsvm.readers.chosen_columns import ChosenColumns
@@ -152,13 +187,8 @@ def _chosen_columns(path: Path, options: ReadOptions, model: "Model") -> "Chosen
         return None
     names = table.names
     check_names(names, features, str(path))
-    label = weight = None
-    if options.with_labels:
-        label = names[column_position(path, options.label_column, names, len(names))]
-        if label in features:
-            if options.label_column is not None:
-                raise UserError(f"{path}: column {label!r} is a feature of the model, not a label")
-            label = None
+    weight = None
+    label = _label_column(path, options, names, features)
     if options.weight_column is not None:
         weight = names[column_position(path, options.weight_column, names, len(names), "weights")]
     if len(names) == len(features) + len({label, weight} - {None}):

@@ -10,6 +10,8 @@ from bigsvm.preparation.sources import SOURCES, SYNTHETIC
 from bigsvm.preparation.synthetic import synthetic_reader
 from bigsvm.readers import Reader, open_reader
 from bigsvm.readers.columns import match_features
+from bigsvm.tables.files import SourceName, expand, is_table_source, shown_source
+from bigsvm.tables.reader import needs_table, open_table
 
 SYNTHETIC_SIZE = (100_000, 20, 0.1)  # rows, features, noise
 
@@ -22,7 +24,7 @@ class Input:
     reader: Reader
 
 
-def with_source_defaults(source: str | Path, options: PrepareOptions) -> PrepareOptions:
+def with_source_defaults(source: SourceName, options: PrepareOptions) -> PrepareOptions:
     """The options with what a named source says itself filled in where the user said nothing."""
     known = SOURCES.get(str(source))
     defaults: dict[str, object] = {}
@@ -44,8 +46,12 @@ def with_source_defaults(source: str | Path, options: PrepareOptions) -> Prepare
     return options.model_copy(update=defaults)
 
 
-def check_source(source: str | Path) -> None:
-    """Refuse a source that is neither a name nor a file."""
+def check_source(source: SourceName) -> None:
+    """Refuse a source that is neither a name nor files."""
+    if is_table_source(source):
+        expand(source)
+        return
+    assert not isinstance(source, tuple)
     if source != SYNTHETIC and str(source) not in SOURCES and not Path(source).is_file():
         raise UserError(
             f"{source}: there is no such file, and no source of this name; "
@@ -54,7 +60,7 @@ def check_source(source: str | Path) -> None:
 
 
 def open_inputs(
-    source: str | Path, options: PrepareOptions, files: Mapping[str, Path]
+    source: SourceName, options: PrepareOptions, files: Mapping[str, Path]
 ) -> dict[str, Input]:
     """The inputs by part: `train`, and `test` where `files` have one of test rows."""
     if source == SYNTHETIC:
@@ -63,6 +69,16 @@ def open_inputs(
         inputs = {"train": Input(SYNTHETIC, made_up)}
         if "test" in files:
             inputs["test"] = _open(files["test"], options, made_up.d)
+        return _checked(inputs, options)
+    train = [path for part, path in files.items() if part != "test"]
+    if needs_table(train, options):
+        reader = open_table(train, options)
+        inputs = {"train": Input(shown_source(source), reader)}
+        if "test" in files:
+            encoding = getattr(reader, "encoding", None)
+            inputs["test"] = Input(
+                str(files["test"]), open_table([files["test"]], options, encoding)
+            )
         return _checked(inputs, options)
     inputs = {part: _open(path, options) for part, path in files.items()}
     wider = max(data.reader.d for data in inputs.values())

@@ -21,6 +21,7 @@ from bigsvm.preparation.spill import Spill
 from bigsvm.preparation.split import TrainTestSplit
 from bigsvm.stores.store import WEIGHT
 from bigsvm.stores.writer import StoreMetadata, StoreWriter, check_target
+from bigsvm.tables.files import SourceName, shown_source
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -59,7 +60,7 @@ class Summary:
 
 
 def prepare(
-    source: str | Path,
+    source: SourceName,
     store: Path,
     options: PrepareOptions | None = None,
     test_file: Path | None = None,
@@ -70,8 +71,9 @@ def prepare(
 
     Parameters
     ----------
-    source : str or Path
-        A named source (see `bigsvm.preparation.sources`), `synthetic`, or a file.
+    source : str, Path or tuple of str
+        A named source (see `bigsvm.preparation.sources`), `synthetic`, a file; or the files of a
+        table: several names, a pattern, a folder.
     store : Path
         The Zarr (`*.zarr`) or HDF5 (`*.h5`) store to make.
     options : PrepareOptions
@@ -108,11 +110,13 @@ def prepare(
         test_rows = n_test_rows(spills["train"].n, options)
         parts = TrainTestSplit(spills, test_rows, options.seed, options.positive, names)
         scaling = fit_scaling(parts, options, progress)
+        encoding = getattr(inputs["train"].reader, "encoding", None)
         about = StoreMetadata(
             classes=parts.classes,
             scaling=scaling,
             feature_names=inputs["train"].reader.feature_names,
-            source=str(source),
+            source=shown_source(source),
+            encoding=encoding.to_json() if encoding is not None else None,
             files=digests,
             prepare=options.model_dump(mode="json", exclude_none=True),
         )
@@ -132,7 +136,8 @@ def prepare(
                 done += len(x)
                 progress("writing rows", done, sum(parts.rows.values()))
     seconds = time.monotonic() - begin
-    known = (parts.d, parts.classes, parts.counts, parts.dropped, scaling, weighted)
+    dropped = parts.dropped + sum(getattr(data.reader, "dropped", 0) for data in inputs.values())
+    known = (parts.d, parts.classes, parts.counts, dropped, scaling, weighted)
     return Summary(store, *known, seconds)
 
 

@@ -11,6 +11,7 @@ from bigsvm.core.labels import Label
 from bigsvm.core.progress import Progress
 from bigsvm.preparation.download import download
 from bigsvm.readers import Format
+from bigsvm.tables.files import SourceName, expand, is_table_source
 
 SYNTHETIC = "synthetic"
 PARTS = ("train", "test")
@@ -164,10 +165,13 @@ def find_or_download(file: SourceFile, progress: Progress | None = None) -> Path
     return target
 
 
-def source_files(source: str | Path, progress: Progress) -> dict[str, Path]:
+def source_files(source: SourceName, progress: Progress) -> dict[str, Path]:
     """The files of a source by part, downloaded where need be; made-up data has none."""
     if source == SYNTHETIC:
         return {}
+    if is_table_source(source):
+        return _parts_of_table(source)
+    assert not isinstance(source, tuple)
     if str(source) not in SOURCES:
         return {"train": Path(source)}
     found = locate_files(
@@ -176,10 +180,18 @@ def source_files(source: str | Path, progress: Progress) -> dict[str, Path]:
     return dict(zip(PARTS, found, strict=False))
 
 
+def _parts_of_table(source: SourceName) -> dict[str, Path]:
+    """The first file is `train`; the others have a number."""
+    files = expand(source)
+    return {f"train {k}" if k > 1 else "train": path for k, path in enumerate(files, start=1)}
+
+
 def local_files(source: str) -> dict[str, Path]:
     """Those of them that are on this machine now."""
     if source == SYNTHETIC:
         return {}
+    if is_table_source(source):
+        return _parts_of_table(source)
     known = SOURCES.get(source)
     found = [find(file) for file in known.files] if known else [Path(source)]
     parts = zip(PARTS, found, strict=False)

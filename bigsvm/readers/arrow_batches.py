@@ -1,4 +1,4 @@
-"""Chosen columns of a table as Arrow batches: CSV and TSV with a header line, and Parquet."""
+"""Chosen columns of a table as Arrow batches: CSV and TSV with a header line, Parquet, Arrow."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from bigsvm.core.errors import UserError
@@ -27,20 +28,29 @@ class NamedTable:
     names : list of str
     n : int or None
         The number of rows; None where the file does not say it beforehand.
+    schema : Schema or None
+        None for text, which does not say the types of its values: they are read as strings.
     """
 
-    def __init__(self, path: Path, names: list[str], n: int | None, delimiter: str | None) -> None:
-        self.path, self.names, self.n = path, names, n
-        self._delimiter = delimiter  # of text; None for Parquet
+    def __init__(
+        self,
+        path: Path,
+        names: list[str],
+        n: int | None = None,
+        schema: pa.Schema | None = None,
+        delimiter: str | None = None,
+    ) -> None:
+        self.path, self.names, self.n, self.schema = path, names, n, schema
+        self._delimiter = delimiter  # of text
 
     @property
     def is_text(self) -> bool:
-        """Whether its values are read as strings: a text file does not say their types."""
-        return self._delimiter is not None
+        """Whether its values are read as strings."""
+        return self.schema is None
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield all rows in order; the fields of a text file are strings, quotes removed."""
-        parts = self._parquet(columns) if self._delimiter is None else self._text(columns)
+        parts = self._text(columns) if self.is_text else self._binary(columns)
         while True:
             try:
                 part = next(parts, None)
@@ -53,7 +63,13 @@ class NamedTable:
             if part.num_rows:
                 yield part
 
-    def _parquet(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _binary(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        if is_arrow(self.path):
+            with pa.memory_map(str(self.path)) as source:
+                file = pa.ipc.open_file(source)
+                for k in range(file.num_record_batches):
+                    yield file.get_batch(k).select(list(columns))
+            return
         with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
             yield from file.iter_batches(
                 batch_rows(len(columns) + 1), columns=list(columns), use_threads=False
@@ -76,11 +92,19 @@ class NamedTable:
 
 def open_named_table(path: Path, options: ReadOptions) -> NamedTable | None:
     """Open a file whose columns have names; None where it is no such file."""
+    if path.is_file() and is_arrow(path):
+        try:
+            with pa.memory_map(str(path)) as source:
+                names = pa.ipc.open_file(source).schema
+                return NamedTable(path, names.names, None, names)
+        except (pa.ArrowException, OSError) as failure:
+            raise UserError(f"{path}: not a readable Arrow file ({one_line(failure)})") from failure
     kind = detect_format(path, options)
     if kind == "parquet":
         try:
             with pq.ParquetFile(path) as file:
-                return NamedTable(path, file.schema_arrow.names, file.metadata.num_rows, None)
+                schema = file.schema_arrow
+                return NamedTable(path, schema.names, file.metadata.num_rows, schema)
         except (pa.ArrowException, OSError) as failure:
             raise UserError(
                 f"{path}: not a readable Parquet file ({one_line(failure)})"
@@ -91,4 +115,10 @@ def open_named_table(path: Path, options: ReadOptions) -> NamedTable | None:
     text = CsvReader(path, whole, tab=kind == "tsv")
     if text.names is None or text.delimiter == " ":  # Arrow takes no runs of blanks
         return None
-    return NamedTable(path, text.names, None, text.delimiter)
+    return NamedTable(path, text.names, delimiter=text.delimiter)
+
+
+def is_arrow(path: Path) -> bool:
+    """Whether it is an Arrow (Feather) file, by its first bytes."""
+    with path.open("rb") as file:
+        return file.read(6) == b"ARROW1"

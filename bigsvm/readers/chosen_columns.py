@@ -57,7 +57,7 @@ def present_numbers(values: pa.Array, path: Path, name: str, first: int) -> np.n
     return found
 
 
-def numbers(values: pa.Array, path: Path, name: str, first: int) -> np.ndarray:
+def numbers(values: pa.Array, path: Path | str, name: str, first: int) -> np.ndarray:
     """The numbers of a column as float64, nan where the value is missing."""
     kind = values.type
     if pa.types.is_dictionary(kind):
@@ -74,7 +74,7 @@ def numbers(values: pa.Array, path: Path, name: str, first: int) -> np.ndarray:
     return values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
 
 
-def _numbers_in_text(values: pa.Array, path: Path, name: str, first: int) -> np.ndarray:
+def _numbers_in_text(values: pa.Array, path: Path | str, name: str, first: int) -> np.ndarray:
     trimmed = pc.utf8_trim_whitespace(values)
     missing = pc.fill_null(pc.is_in(pc.utf8_lower(trimmed), pa.array(MISSING)), True)
     present = pc.if_else(missing, None, trimmed)

@@ -53,6 +53,7 @@ class Dataset(StoredRows):
         self.files: dict[str, str] = about.get("files") or {}
         self.parts: list[str] | None = about.get("parts")
         self.prepare_options: dict[str, Any] = about.get("prepare") or {}
+        self.encoding: dict[str, Any] | None = about.get("encoding") if prepared else None
         scaling = about.get("scaling")
         self.scaling: Scaling | None = Scaling.from_json(scaling) if scaling else None
         recorded = recorded_classes(about, where) if prepared else None

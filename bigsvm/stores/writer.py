@@ -39,6 +39,7 @@ class StoreMetadata:
     source: str = ""
     files: Mapping[str, str] = field(default_factory=dict)  # part -> SHA-256 of the raw file
     prepare: Mapping[str, Any] = field(default_factory=dict)  # the options it was made with
+    encoding: Mapping[str, Any] | None = None  # of the columns of a table
 
     def attributes(self) -> dict[str, Any]:
         """The attributes of a group of the store."""
@@ -51,6 +52,7 @@ class StoreMetadata:
             "source": self.source,
             "files": dict(self.files),
             "prepare": dict(self.prepare),
+            **({} if self.encoding is None else {"encoding": dict(self.encoding)}),
         }
 
 

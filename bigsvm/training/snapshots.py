@@ -43,6 +43,7 @@ class SnapshotWriter:
             "source": Path(dataset.source).name,
             "feature_names": dataset.feature_names,
             "n_train": dataset.n,
+            **({} if dataset.encoding is None else {"encoding": dataset.encoding}),
         }
 
     def save(

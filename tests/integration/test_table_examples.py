@@ -21,6 +21,10 @@ def place(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     new = magic_table(data_dir, 300, seed=1)
     new = new.assign(id=range(7000, 7300), remark="no, nothing")
     new[["id", *reversed(NAMES), "remark"]].to_csv(tmp_path / "new.csv", index=False)
+    messy = magic_table(data_dir, 900, seed=2).assign(id=range(900))
+    messy["kind"] = messy["fAlpha"].gt(20).map({True: "wide", False: "narrow"})
+    messy.loc[::7, "fWidth"] = None
+    messy[["id", "kind", *NAMES, "class"]].to_csv(tmp_path / "messy.csv", index=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -1,0 +1,202 @@
+"""From the columns of a table to features: numbers as they are, categories as indicators.
+
+It is fitted to the training files, recorded in the store, travels with the model, and is done again
+to raw rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.core.errors import UserError
+from bigsvm.core.messages import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MISSING_CATEGORY = "(missing)"
+RULES = ("error", "drop", "mean", "median", "indicator")
+UNSEEN = ("error", "ignore")
+KINDS = ("number", "boolean", "category")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"number", "boolean", "category"}
+    fill : float or None
+        What stands for a missing number, where the rule has one.
+    indicator : bool
+        Whether a feature of its own says that the number was missing.
+    categories : tuple of str
+    """
+
+    name: str
+    kind: str
+    fill: float | None = None
+    indicator: bool = False
+    categories: tuple[str, ...] = ()
+
+    @property
+    def features(self) -> list[str]:
+        """The names of the features it becomes."""
+        if self.kind == "category":
+            return [f"{self.name}={category}" for category in self.categories]
+        return [self.name, *([f"{self.name} {MISSING_CATEGORY}"] if self.indicator else [])]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What is done to every column.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        In the order of their features.
+    missing : one of RULES
+    unseen : one of UNSEEN
+        Of a category that no training row had.
+    """
+
+    columns: tuple[Column, ...]
+    missing: str = "error"
+    unseen: str = "error"
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns it takes."""
+        return [column.name for column in self.columns]
+
+    @property
+    def features(self) -> list[str]:
+        """Of the features it makes."""
+        return [feature for column in self.columns for feature in column.features]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is recorded."""
+        return {**asdict(self), "columns": [asdict(column) for column in self.columns]}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Encoding:
+        """What `to_json` recorded; a ValueError where it is something else."""
+        columns = tuple(
+            Column(
+                str(column["name"]),
+                str(column["kind"]),
+                None if column["fill"] is None else float(column["fill"]),
+                bool(column["indicator"]),
+                tuple(map(str, column["categories"])),
+            )
+            for column in found["columns"]
+        )
+        made = cls(columns, str(found["missing"]), str(found["unseen"]))
+        known = made.missing in RULES and made.unseen in UNSEEN
+        fills = [column.fill for column in columns if column.fill is not None]
+        if not known or any(column.kind not in KINDS for column in columns):
+            raise ValueError("its encoding of columns is not a known one")
+        if not np.isfinite(fills).all() or len(set(made.names)) != len(made.names):
+            raise ValueError("its encoding of columns is none")
+        return made
+
+    def encode(
+        self, part: pa.RecordBatch | pa.Table, where: Path | str, first: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The features of some rows, and which rows have all of their values.
+
+        Parameters
+        ----------
+        part : RecordBatch or Table
+            Has the columns `names`.
+        where : path or str
+            For messages.
+        first : int
+            The row of part[0], counted from 1.
+
+        Returns
+        -------
+        (rows, features) float64, (rows,) bool
+            Rows that miss a value are False under the rule "drop"; otherwise there are none.
+        """
+        x = np.empty((part.num_rows, len(self.features)))
+        complete = np.ones(part.num_rows, bool)
+        place = 0
+        for column in self.columns:
+            values = part.column(column.name)
+            width = len(column.features)
+            block = x[:, place : place + width]
+            if column.kind == "category":
+                absent = self._indicators(column, values, block, where, first)
+            else:
+                absent = self._numbers(column, values, block, where, first)
+            if absent.any() and self.missing in ("error", "drop"):
+                if self.missing == "error":
+                    raise missing_value(where, first + int(absent.argmax()), column.name)
+                complete &= ~absent
+            place += width
+        return x, complete
+
+    def _numbers(
+        self, column: Column, values: Any, out: np.ndarray, where: Path | str, first: int
+    ) -> np.ndarray:
+        from bigsvm.tables.columns import boolean_values, number_values
+
+        read = boolean_values if column.kind == "boolean" else number_values
+        found = read(values, where, column.name, first)
+        absent = np.isnan(found)
+        out[:, 0] = found if column.fill is None else np.where(absent, column.fill, found)
+        if column.indicator:
+            out[:, 1] = absent
+        return absent
+
+    def _indicators(
+        self, column: Column, values: Any, out: np.ndarray, where: Path | str, first: int
+    ) -> np.ndarray:
+        from bigsvm.tables.columns import category_values
+
+        found = category_values(values)
+        absent = np.array([category is None for category in found], bool)
+        place_of = {category: k for k, category in enumerate(column.categories)}
+        out[:] = 0.0
+        for row, category in enumerate(found):
+            if category is None:
+                category = MISSING_CATEGORY
+                if category not in place_of:
+                    continue
+            place = place_of.get(category)
+            if place is None:
+                if self.unseen == "ignore":
+                    continue
+                raise UserError(
+                    f"{where}, row {first + row}, column {quoted(column.name)}: no training row "
+                    f"has {quoted(category)}; correct it, or prepare with --unseen ignore"
+                )
+            out[row, place] = 1.0
+        return absent
+
+
+def missing_value(where: Path | str, row: int, name: str) -> UserError:
+    """What to say of a value that is not there."""
+    return UserError(
+        f"{where}, row {row}, column {quoted(name)}: the value is missing; prepare with --missing "
+        "drop, mean, median or indicator, or leave the column out with --ignore"
+    )
+
+
+def check_columns(names: Sequence[str], wanted: Sequence[str], option: str, where: object) -> None:
+    """Refuse a column that was named in an option, and is not there."""
+    from bigsvm.core.messages import quoted_list
+
+    for name in wanted:
+        if name not in names:
+            raise UserError(
+                f"--{option} {name}: {where} has no such column; it has {quoted_list(list(names))}"
+            )

@@ -1,0 +1,148 @@
+"""Finding the encoding of a table: one pass over its files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from bigsvm.config.prepare_options import PrepareOptions
+from bigsvm.core.errors import UserError
+from bigsvm.core.messages import quoted
+from bigsvm.readers.arrow_batches import NamedTable
+from bigsvm.tables.columns import (
+    BOOLEANS,
+    category_values,
+    is_text,
+    number_values,
+    refuse_other_types,
+)
+from bigsvm.tables.encoding import MISSING_CATEGORY, Column, Encoding, missing_value
+
+MAX_CATEGORIES = 1000
+MEDIAN_SAMPLE = 100_000  # values of a column that its median is of, chosen by chance
+AUTO = "auto"
+
+
+class ColumnFit:
+    """What is known of a column after some batches."""
+
+    def __init__(self, name: str, options: PrepareOptions) -> None:
+        categorical = options.categorical or []
+        self.name, self._options = name, options
+        self._forced = name in categorical
+        self._wanted = self._forced or AUTO in categorical
+        self._text: tuple[str, str] | None = None  # a value that is no number, and where it is
+        self._booleans_only = True
+        self._typed = self._boolean = False
+        self._missing = 0
+        self._missing_at: tuple[Path, int] | None = None  # of a number
+        self._count, self._mean = 0, 0.0
+        self._sample = np.empty(0)
+        self._draw = np.random.default_rng(0)
+        self._categories: set[str] = set()
+
+    def add(self, values: Any, where: Path, first: int) -> None:
+        """Take the values of some rows, the first of which is row `first`, counted from 1."""
+        refuse_other_types(values.type, where, self.name)
+        found: np.ndarray | None = None
+        self._typed = self._typed or not is_text(values.type)
+        self._boolean = self._boolean or pa.types.is_boolean(values.type)
+        if not self._forced and self._text is None:
+            try:
+                found = number_values(values, where, self.name, first)
+            except UserError:
+                if not is_text(values.type):
+                    raise
+        if found is None or (self._wanted and not self._typed):
+            self._add_categories(values, where, first, no_number=found is None)
+        if found is not None:
+            self._add_numbers(found[~np.isnan(found)], int(np.isnan(found).sum()))
+            if self._missing_at is None and np.isnan(found).any():
+                self._missing_at = where, first + int(np.isnan(found).argmax())
+
+    def _add_numbers(self, present: np.ndarray, missing: int) -> None:
+        self._booleans_only = self._booleans_only and not len(present)
+        self._missing += missing
+        if not len(present):
+            return
+        total = self._count + len(present)
+        self._mean += (float(present.mean()) - self._mean) * (len(present) / total)
+        self._count = total
+        if self._options.missing == "median":
+            self._sample = np.concatenate([self._sample, present])
+            if len(self._sample) > 2 * MEDIAN_SAMPLE:
+                self._sample = self._draw.choice(self._sample, MEDIAN_SAMPLE, replace=False)
+
+    def _add_categories(self, values: Any, where: Path, first: int, no_number: bool) -> None:
+        for row, category in enumerate(category_values(values)):
+            if category is None:
+                self._missing += no_number
+                continue
+            self._booleans_only = self._booleans_only and category.lower() in BOOLEANS
+            if no_number and self._text is None:
+                self._text = category, f"{where}, row {first + row}"
+            if len(self._categories) <= MAX_CATEGORIES:
+                self._categories.add(category)
+
+    def finish(self) -> Column:
+        """The column as all the rows have shown it."""
+        rule = self._options.missing or "error"
+        is_boolean = self._boolean or (self._text is not None and self._booleans_only)
+        if self._forced or (self._text is not None and not is_boolean):
+            return self._as_category()
+        if rule == "error" and self._missing_at is not None:
+            where, row = self._missing_at
+            raise missing_value(where, row, self.name)
+        if not self._count and not is_boolean:
+            raise UserError(
+                f"column {quoted(self.name)}: all of its values are missing; leave it out with "
+                f"--ignore {self.name}"
+            )
+        fill = None
+        if rule in ("mean", "indicator"):
+            fill = self._mean
+        if rule == "median":
+            fill = float(np.median(self._sample)) if len(self._sample) else 0.0
+        indicator = rule == "indicator" and self._missing > 0
+        return Column(self.name, "boolean" if is_boolean else "number", fill, indicator)
+
+    def _as_category(self) -> Column:
+        if not self._wanted:
+            assert self._text is not None
+            value, where = self._text
+            raise UserError(
+                f"{where}, column {quoted(self.name)}: {quoted(value)} is not a number; "
+                f"--categorical {self.name} makes indicators of its values, --ignore {self.name} "
+                "leaves it out"
+            )
+        if len(self._categories) > MAX_CATEGORIES:
+            raise UserError(
+                f"column {quoted(self.name)}: more than {MAX_CATEGORIES:,} different values; is it "
+                f"an id, or a text? leave it out with --ignore {self.name}"
+            )
+        categories = sorted(self._categories)
+        if self._missing and self._options.missing in ("mean", "median", "indicator"):
+            categories.append(MISSING_CATEGORY)
+        if not categories:
+            raise UserError(
+                f"column {quoted(self.name)}: all of its values are missing; leave it out with "
+                f"--ignore {self.name}"
+            )
+        return Column(self.name, "category", categories=tuple(categories))
+
+
+def fit_encoding(
+    tables: Sequence[NamedTable], names: Sequence[str], options: PrepareOptions
+) -> Encoding:
+    """The encoding of the columns `names`, by all rows of the tables."""
+    fits = [ColumnFit(name, options) for name in names]
+    for table in tables:
+        first = 1
+        for part in table.batches(names):
+            for fit in fits:
+                fit.add(part.column(fit.name), table.path, first)
+            first += part.num_rows
+    columns = tuple(fit.finish() for fit in fits)
+    return Encoding(columns, options.missing or "error", options.unseen or "error")

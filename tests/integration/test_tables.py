@@ -1,0 +1,271 @@
+"""Tables as they are: several files, text columns, gaps; prepared, trained on, predicted."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pytest
+
+from bigsvm import cli, load_model
+from bigsvm.stores.store import open_dataset
+from bigsvm.tables.encoding import Column, Encoding
+from tests.support.real_table import NAMES, command, magic_table
+from tests.support.trainings import environment
+
+
+def messy(data_dir: Path, rows: int = 600, seed: int = 0) -> pd.DataFrame:
+    """A real table with an id, a text column that helps, true and false, and gaps."""
+    table = magic_table(data_dir, rows, seed)
+    draw = np.random.default_rng(seed)
+    angle = pd.cut(table["fAlpha"], [-1, 10, 30, 91], labels=["narrow", "half, open", "wide"])
+    table = table.assign(id=[f"e{k}" for k in range(rows)], angle=angle.astype(str))
+    table["long"] = table["fLength"] > 40
+    table.loc[draw.uniform(size=rows) < 0.1, "fWidth"] = np.nan
+    table.loc[draw.uniform(size=rows) < 0.05, "angle"] = None
+    return table[["id", *NAMES, "angle", "long", "class"]]
+
+
+OPTIONS = ["--label-column", "class", "--ignore", "id", "--categorical", "auto", "--missing",
+           "indicator", "--quiet"]  # fmt: skip
+
+
+def rows_of(store: Path, part: str = "train") -> tuple[np.ndarray, list[str], np.ndarray]:
+    with open_dataset(store / part if part else store, part) as data:
+        return data.read(0, data.n), data.feature_names or [], data.labels()
+
+
+def expected_rows(table: pd.DataFrame) -> np.ndarray:
+    width = table["fWidth"]
+    columns = [table[name] for name in NAMES]
+    columns[1:2] = [width.fillna(width.mean()), width.isna()]
+    angle = table["angle"].where(table["angle"].notna(), "(missing)")
+    columns += [angle == value for value in ("half, open", "narrow", "wide", "(missing)")]
+    return np.column_stack([*columns, table["long"]]).astype(np.float64)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "feather", "csv.gz", "dictionary"])
+def test_a_messy_table_becomes_numbers(data_dir: Path, tmp_path: Path, form: str) -> None:
+    table = messy(data_dir)
+    path = tmp_path / f"t.{form}"
+    if form == "parquet":
+        table.to_parquet(path)
+    elif form == "dictionary":
+        table.astype({"angle": "category"}).to_parquet(path)
+    elif form == "feather":
+        pyarrow.feather.write_feather(table, path)
+    else:
+        table.to_csv(path, index=False)
+    command("prepare", path, tmp_path / "t.zarr", *OPTIONS)
+    x, names, codes = rows_of(tmp_path / "t.zarr")
+    assert names[1:3] == ["fWidth", "fWidth (missing)"]
+    assert names[-5:] == [
+        "angle=half, open", "angle=narrow", "angle=wide", "angle=(missing)", "long",
+    ]  # fmt: skip
+    np.testing.assert_allclose(x, expected_rows(table), rtol=1e-6)
+    assert (np.where(codes > 0, "h", "g") == table["class"]).all()
+
+
+def test_several_files_patterns_folders_and_standard_input_are_the_same(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = messy(data_dir)
+    Path("parts").mkdir()
+    cuts = [table[:200], table[200:201], table[201:]]
+    for k, part in enumerate(cuts):
+        columns = list(part) if k != 2 else [*reversed(list(part)[:-1]), "class"]
+        part[columns].to_csv(f"parts/p{k}.csv", index=False)
+    Path("parts/_SUCCESS").touch()
+    Path("parts/.crc.csv").write_text("x")
+    table.to_csv("whole.csv", index=False)
+    command("prepare", "whole.csv", "whole.zarr", *OPTIONS)
+    expected = rows_of(Path("whole.zarr"))
+    command("prepare", "parts/p0.csv", "parts/p1.csv", "parts/p2.csv", "a.zarr", *OPTIONS)
+    command("prepare", "parts/p*.csv", "b.zarr", *OPTIONS)
+    command("prepare", "parts", "c.zarr", *OPTIONS)
+    done = subprocess.run(
+        [sys.executable, "-m", "bigsvm", "prepare", "-", "d.zarr", *OPTIONS],
+        input=Path("whole.csv").read_bytes(), env=environment(), capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for name in "abcd":
+        found = rows_of(Path(f"{name}.zarr"))
+        np.testing.assert_array_equal(found[0], expected[0])
+        assert found[1] == expected[1] and (found[2] == expected[2]).all()
+    assert not list(tmp_path.glob(".stdin*"))
+
+
+def test_libsvm_parts_of_different_width(data_dir: Path, tmp_path: Path) -> None:
+    lines = (data_dir / "heart_scale").read_text().splitlines()
+    narrow = [line.rpartition(" 13:")[0] or line for line in lines[:100]]
+    (tmp_path / "a.libsvm").write_text("\n".join(narrow) + "\n")
+    (tmp_path / "b.libsvm").write_text("\n".join(lines[100:]) + "\n")
+    command("prepare", tmp_path / "a.libsvm", tmp_path / "b.libsvm", tmp_path / "h.zarr", "--quiet")
+    x, _, codes = rows_of(tmp_path / "h.zarr")
+    assert x.shape == (270, 13) and (x[:100, 12] == 0).all() and len(set(codes)) == 2
+
+
+@pytest.mark.parametrize("rule", ["drop", "mean", "median"])
+def test_missing_values(
+    data_dir: Path, tmp_path: Path, rule: str, capsys: pytest.CaptureFixture
+) -> None:
+    table = messy(data_dir)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    chosen = ["--features", "fWidth,fAlpha", "--missing", rule, "--label-column", "class"]
+    command("prepare", tmp_path / "t.csv", tmp_path / "t.zarr", *chosen)
+    x, names, _ = rows_of(tmp_path / "t.zarr")
+    assert names == ["fWidth", "fAlpha"]
+    both = table[["fWidth", "fAlpha"]]
+    expected = both.dropna() if rule == "drop" else both.fillna(both.agg(rule))
+    np.testing.assert_allclose(x, expected, rtol=1e-6)
+    dropped = int(both["fWidth"].isna().sum())
+    assert (f"dropped: {dropped} rows" in capsys.readouterr().out) == (rule == "drop")
+
+
+@pytest.fixture(scope="module")
+def trained(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of messy parts."""
+    folder = tmp_path_factory.mktemp("messy")
+    (folder / "parts").mkdir()
+    table = messy(data_dir, 900)
+    for k in range(3):
+        table[300 * k : 300 * k + 300].to_parquet(folder / "parts" / f"{k}.parquet")
+    options = [*OPTIONS, "--scaling", "standard", "--test-fraction", 0.25, "--unseen", "ignore"]
+    command("prepare", folder / "parts", folder / "t.zarr", *options)
+    command("init", folder / "t.zarr", "--out", folder / "t.yaml")
+    asked = ["--set", "solver.tolerance=0.1", "--run-dir", folder / "run"]
+    command("train", folder / "t.yaml", *asked)
+    return folder
+
+
+def test_raw_rows_are_encoded_as_the_training_data_was(
+    trained: Path, data_dir: Path, tmp_path: Path
+) -> None:
+    model = load_model(trained / "run/model.safetensors")
+    with open_dataset(trained / "t.zarr") as data:
+        assert data.encoding == model.about["encoding"]
+    new = messy(data_dir, 300, seed=5)
+    new.loc[3, "angle"] = "never seen"
+    new.to_csv(tmp_path / "new.csv", index=False)
+    new.to_parquet(tmp_path / "new.parquet")
+    decision = model.decision_function(new)
+    assert np.mean(model.predict(new) == new["class"]) > 0.75
+    reordered = pa.Table.from_pandas(new[list(reversed(list(new)))])
+    np.testing.assert_array_equal(model.decision_function(reordered), decision)
+    for form in ("csv", "parquet"):
+        out = tmp_path / f"{form}.csv"
+        command("predict", trained / "run/model.safetensors", tmp_path / f"new.{form}", out,
+                "--keep", "id")  # fmt: skip
+        made = pd.read_csv(out)
+        np.testing.assert_allclose(made["decision"], decision, rtol=1e-9, atol=1e-15)
+        assert made["id"].tolist() == new["id"].tolist()
+
+
+def test_a_test_file_is_encoded_as_the_training_file(data_dir: Path, tmp_path: Path) -> None:
+    train, test = messy(data_dir), messy(data_dir, 200, seed=3)
+    test = test[test["angle"] != "wide"]
+    train.to_csv(tmp_path / "train.csv", index=False)
+    test[[*reversed(list(test)[:-1]), "class"]].to_csv(tmp_path / "test.csv", index=False)
+    command("prepare", tmp_path / "train.csv", tmp_path / "t.zarr", "--test-file",
+            tmp_path / "test.csv", *OPTIONS)  # fmt: skip
+    x, names, _ = rows_of(tmp_path / "t.zarr", "test")
+    wide = names.index("angle=wide")
+    assert x.shape == (len(test), len(names)) and not x[:, wide].any()
+    fill = np.float32(train["fWidth"].mean())
+    assert (x[test["fWidth"].isna().to_numpy(), 1] == fill).all()
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "words"),
+    [
+        ("t.csv", [], "row 1, column 'id': 'e0' is not a number; --categorical id makes"),
+        ("t.csv", ["--ignore", "id"], "column 'fWidth': the value is missing"),
+        ("t.csv", ["--ignore", "id", "--missing", "mean"], "column 'angle': "),
+        ("t.csv", ["--ignore", "id", "--ignore", "angle"], "column 'fWidth': the value is missing"),
+        ("t.csv", ["--ignore", "name"], "--ignore name: t.csv has no such column; it has 'id'"),
+        ("t.csv", ["--ignore", "class"], "'class' is that of the labels"),
+        ("t.csv", ["--features", "fSize,zz"], "--features zz: t.csv has no such column"),
+        ("t.csv", ["--categorical", "zz"], "--categorical zz: t.csv has no such column"),
+        ("many.csv", ["--categorical", "auto"], "'id': more than 1,000 different values"),
+        ("dates.parquet", ["--missing", "mean"], "'day' holds timestamp"),
+        (
+            "bare.npy",
+            ["--ignore", "a"],
+            "columns have no names, which --ignore needs",
+        ),
+        ("none*.csv", [], "none*.csv: no file has such a name"),
+        ("empty", [], "empty: no parts of a table in this folder"),
+        ("t.csv t.csv", [], "t.csv: is given twice"),
+        ("t.csv other.csv", ["--ignore", "id"], "other.csv: has other columns than t.csv"),
+        ("- t.csv", [], "standard input is a source by itself"),
+        ("t.csv", ["--missing", "zero"], "--missing"),
+    ],
+)
+def test_mistakes(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str,
+    options: list[str], words: str, capsys: pytest.CaptureFixture,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    table = messy(data_dir, 60)
+    table.to_csv("t.csv", index=False)
+    messy(data_dir, 1500)[["id", "fSize", "class"]].to_csv("many.csv", index=False)
+    table[NAMES].assign(c="x").to_csv("other.csv", index=False)
+    dated = table[["fSize", "class"]].assign(day=pd.Timestamp("2026-11-18"))
+    dated[["day", "fSize", "class"]].to_parquet("dates.parquet")
+    np.save("bare.npy", np.ones((4, 3)))
+    Path("empty").mkdir()
+    label = [] if source == "bare.npy" else ["--label-column", "class"]
+    if not options and "t.csv" in source:
+        options = ["--missing", "error"] if source == "t.csv" else []
+    assert cli.main(["prepare", *source.split(), "o.zarr", *label, *options]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("error:") == 1, error
+    assert not Path("o.zarr").exists() and not list(tmp_path.glob(".*"))
+
+
+def test_mistakes_in_rows_to_predict(
+    trained: Path, data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    new = messy(data_dir, 50, seed=6)
+    new.drop(columns="angle").to_csv(tmp_path / "a.csv", index=False)
+    new.assign(long="perhaps").to_csv(tmp_path / "b.csv", index=False)
+    np.save(tmp_path / "c.npy", np.ones((3, 17)))
+    cases = {"a.csv": "no column 'angle'", "b.csv": "'perhaps' is", "c.npy": "have no names"}
+    for name, words in cases.items():
+        asked = [trained / "run/model.safetensors", tmp_path / name, tmp_path / "o.csv"]
+        assert cli.main(["predict", *map(str, asked)]) == 2
+        error = capsys.readouterr().err
+        assert words in error and name in error and error.count("error:") == 1, error
+
+
+def test_an_encoding_is_recorded_and_checked() -> None:
+    made = Encoding((Column("a", "number", 0.5, True), Column("b", "category", categories=("x",))))
+    assert Encoding.from_json(json.loads(json.dumps(made.to_json()))) == made
+    assert made.features == ["a", "a (missing)", "b=x"]
+    for key, value in (("missing", "guess"), ("unseen", "?"), ("columns", [{"name": "a"}])):
+        with pytest.raises((ValueError, LookupError)):
+            Encoding.from_json(made.to_json() | {key: value})
+
+
+def test_unseen_values_are_refused_unless_ignored(tmp_path: Path) -> None:
+    text = "kind,size,class\n" + "a,1,x\nb,2,y\n" * 10
+    (tmp_path / "t.csv").write_text(text)
+    (tmp_path / "test.csv").write_text("kind,size,class\na,1,x\nc,2,y\n")
+    asked = ["prepare", str(tmp_path / "t.csv"), str(tmp_path / "t.zarr"), "--test-file",
+             str(tmp_path / "test.csv"), "--categorical", "kind", "--quiet"]  # fmt: skip
+    err = io.StringIO()
+    old, sys.stderr = sys.stderr, err
+    try:
+        assert cli.main(asked) == 2
+    finally:
+        sys.stderr = old
+    assert "test.csv, row 2, column 'kind': no training row has 'c'" in err.getvalue()
+    assert cli.main([*asked, "--unseen", "ignore"]) == 0
+    x, _, _ = rows_of(tmp_path / "t.zarr", "test")
+    np.testing.assert_array_equal(x, [[1, 0, 1], [0, 0, 2]])
