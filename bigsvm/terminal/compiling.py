@@ -11,8 +11,8 @@ from numba.core import event
 SECONDS_BEFORE_MESSAGE = 1.0
 
 
-class _CompileTimer(event.Listener):
-    """Adds up the time spent compiling; loading code from the cache is not an event."""
+class CompileTimer(event.Listener):
+    """Adds up the time spent compiling, which loading code from the cache is not."""
 
     def __init__(self) -> None:
         self._depth = 0  # events nest: a function is compiled while its caller is
@@ -20,6 +20,12 @@ class _CompileTimer(event.Listener):
         self._began = 0.0
         self._printed = False
         self._timer = Timer(0, self._print)
+
+    @property
+    def seconds(self) -> float:
+        """The time spent compiling so far."""
+        running = time.monotonic() - self._began if self._depth else 0.0
+        return self._seconds + running
 
     def on_start(self, _: event.Event) -> None:
         self._depth += 1
@@ -43,7 +49,8 @@ class _CompileTimer(event.Listener):
 
 
 @contextmanager
-def notify_compilation() -> Iterator[None]:
+def notify_compilation() -> Iterator[CompileTimer]:
     """Print one line on stderr if compiling takes a second or more in total."""
-    with event.install_listener("numba:compile", _CompileTimer()):
-        yield
+    timer = CompileTimer()
+    with event.install_listener("numba:compile", timer):
+        yield timer

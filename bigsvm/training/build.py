@@ -33,7 +33,7 @@ from bigsvm.terminal.signals import GracefulExit
 from bigsvm.training.checkpoint import Checkpoints, check_same_problem
 from bigsvm.training.display import Display
 from bigsvm.training.finished import check_unfinished
-from bigsvm.training.loop import Schedule, Training
+from bigsvm.training.loop import Schedule, Stopwatch, Training
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.snapshots import SnapshotWriter
 from bigsvm.training.threshold import Rule
@@ -46,7 +46,7 @@ def build_training(
     dataset: Dataset,
     display: Display,
     graceful_exit: GracefulExit,
-    began: float,
+    stopwatch: Stopwatch,
     fresh: bool = False,
     cluster: Cluster | None = None,
 ) -> Training:
@@ -88,6 +88,7 @@ def build_training(
     backend, memory = _backend(config, dataset, kernel, cluster, held)
     if checkpoint:
         backend.kernel_values.total = checkpoint.kernel_values
+        stopwatch.earlier = checkpoint.seconds
     margin = (
         weights.margin
         if checkpoint is None or checkpoint.state.margin is None
@@ -118,8 +119,7 @@ def build_training(
         display,
         SnapshotWriter(dataset, backend, asdict(kernel), about, threshold),
         lambda: graceful_exit() or (cluster is not None and cluster.loss is not None),
-        checkpoint.seconds if checkpoint else 0.0,
-        began,
+        stopwatch,
         reweighting,
     )
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from bigsvm.config import RunConfig, SolverConfig
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.reweight import Reweighting
+from bigsvm.terminal.compiling import CompileTimer
 from bigsvm.training.checkpoint import Checkpoints
 from bigsvm.training.display import Display, Report
 from bigsvm.training.run_dir import RunDir
@@ -55,6 +56,46 @@ class Outcome:
     dropped: int = 0
 
 
+class Stopwatch:
+    """The two times of a run: of the command, which `solver.time_limit` bounds, and of training.
+
+    Parameters
+    ----------
+    began : float
+        When the command began, by `time.monotonic`.
+    compile_timer : CompileTimer
+        Compiling counts as time of the command, not of training.
+
+    Attributes
+    ----------
+    earlier : float
+        Seconds of training of earlier processes.
+    """
+
+    def __init__(self, began: float, compile_timer: CompileTimer) -> None:
+        self._began = began
+        self._compile_timer = compile_timer
+        self._start = self._not_compiling()
+        self.earlier = 0.0
+
+    def start_training(self) -> None:
+        """Count the time of training from now on: the data is there, and nothing is read yet."""
+        self._start = self._not_compiling()
+
+    @property
+    def command(self) -> float:
+        """Seconds since the command began."""
+        return time.monotonic() - self._began
+
+    @property
+    def training(self) -> float:
+        """Seconds of training, over all processes that worked on the run."""
+        return self.earlier + self._not_compiling() - self._start
+
+    def _not_compiling(self) -> float:
+        return time.monotonic() - self._compile_timer.seconds
+
+
 @dataclass
 class Training:
     """One run, started or resumed, and what it needs to reach its end."""
@@ -69,8 +110,7 @@ class Training:
     display: Display
     models: SnapshotWriter
     interrupted: Callable[[], bool]
-    seconds_before: float = 0.0
-    began: float = field(default_factory=time.monotonic)
+    stopwatch: Stopwatch
     reweighting: Reweighting | None = None
 
     def __post_init__(self) -> None:
@@ -118,7 +158,7 @@ class Training:
                 self._checkpoint()
             if self.interrupted():
                 return "interrupted", now
-            if self._time_is_up(clock, now):
+            if self._time_is_up(now):
                 return "time_limit", now
         return "converged", self.state
 
@@ -156,7 +196,7 @@ class Training:
     @property
     def seconds(self) -> float:
         """Time spent on this run, over all processes that worked on it."""
-        return self.seconds_before + time.monotonic() - self.began
+        return self.stopwatch.training
 
     @property
     def kernel_values(self) -> int:
@@ -197,11 +237,11 @@ class Training:
         self._saved = time.monotonic()
         self._saved_iteration = self.state.iteration
 
-    def _time_is_up(self, clock: float, now: Iterate) -> bool:
+    def _time_is_up(self, now: Iterate) -> bool:
         limit = self.solver.time_limit
         if limit is None:
             return False
-        return clock - self.began + self._time_to_verify.seconds(now) >= limit
+        return self.stopwatch.command + self._time_to_verify.seconds(now) >= limit
 
 
 class VerificationTime:

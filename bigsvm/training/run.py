@@ -21,7 +21,7 @@ from bigsvm.terminal.signals import GracefulExit
 from bigsvm.training.build import build_training
 from bigsvm.training.display import TimeLeft, open_display
 from bigsvm.training.finished import AlreadyFinished
-from bigsvm.training.loop import Outcome, Training
+from bigsvm.training.loop import Outcome, Stopwatch, Training
 from bigsvm.training.next_step import TrainCommand, next_step
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.summary import print_finished, print_summary, summarise, warn_if_useless
@@ -55,9 +55,10 @@ def train(
     str
         The status: converged, max_iterations, time_limit or interrupted.
     """
-    with notify_compilation():
+    with notify_compilation() as compile_timer:
+        stopwatch = Stopwatch(began, compile_timer)
         try:
-            return _train(config, command, path, fresh, began, graceful_exit)
+            return _train(config, command, path, fresh, stopwatch, graceful_exit)
         except ClusterLost:
             if not graceful_exit():
                 raise
@@ -69,7 +70,7 @@ def _train(
     command: TrainCommand,
     path: Path,
     fresh: bool,
-    began: float,
+    stopwatch: Stopwatch,
     graceful_exit: GracefulExit,
 ) -> str:
     """Train as configured in the run directory `path`; return the status."""
@@ -100,9 +101,10 @@ def _train(
                 missing += test_set.missing_chunk_warnings()
         for line in missing:
             display.log(f"warning: {line}")
+        stopwatch.start_training()
         try:
             training = build_training(
-                config, run_dir, dataset, display, graceful_exit, began, fresh, cluster
+                config, run_dir, dataset, display, graceful_exit, stopwatch, fresh, cluster
             )
         except AlreadyFinished as finished:
             print_finished(finished.summary, path)

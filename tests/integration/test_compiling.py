@@ -17,6 +17,7 @@ from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.steps import steps
 from bigsvm.terminal import compiling
 from bigsvm.terminal.compiling import notify_compilation
+from bigsvm.training.loop import Stopwatch
 from tests.support.small_run import run
 
 
@@ -32,6 +33,21 @@ def test_it_is_said_once_and_only_while_compiling(
         assert capsys.readouterr().err.count("compiling") == 1
     njit(lambda x: x + 1)(1)
     assert capsys.readouterr().err == ""
+
+
+def test_compiling_is_no_time_of_training() -> None:
+    with notify_compilation() as timer:
+        stopwatch = Stopwatch(time.monotonic() - 100, timer)
+        stopwatch.earlier = 7.0
+        stopwatch.start_training()
+        began = time.monotonic()
+        njit(lambda x: np.sort(x) + 2)(np.arange(3))
+        seconds = time.monotonic() - began
+        assert 0.5 * seconds < timer.seconds <= seconds
+        assert 7 <= stopwatch.training < 7 + 0.5 * seconds
+        time.sleep(0.1)
+        assert stopwatch.training >= 7.1
+        assert stopwatch.command >= 100.1 + 0.5 * seconds
 
 
 def test_prepare_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
