@@ -1,13 +1,13 @@
-"""Compiled code is cached on disk where that is possible, and works where it is not.
+"""numba with a forgiving cache of compiled code, and with parallel loops that survive a fork.
 
-Import `njit` from here rather than from numba. Left to itself, numba ends the program where neither
-the folder of the package nor the user's cache folder can be written (containers, read-only images,
-services), and where the disk is full when a function has been compiled. A cache is a convenience:
-whatever is wrong with it, the worst that may happen is that code is compiled again.
+Import `njit` from here rather than from numba. By itself, numba fails if neither the directory of
+the package nor the user's cache directory is writable (containers, read-only images, services), or
+if the disk is full when a function has been compiled. Here, the worst that a broken cache can cause
+is that code is compiled again.
 
-GNU OpenMP, numba's usual threading layer on Linux, ends a process that was forked from one with
-threads as soon as it starts a parallel loop (and `multiprocessing.Pool` then waits for ever). Such
-a process computes the same in one thread: see `parallel_njit` and `threads_lost`.
+GNU OpenMP, numba's usual threading layer on Linux, terminates a process that was forked from one
+with threads as soon as it starts a parallel loop (and `multiprocessing.Pool` then hangs). Such a
+process computes the same results in one thread: see `parallel_njit` and `threads_lost`.
 """
 
 from __future__ import annotations
@@ -36,36 +36,36 @@ __all__ = ["njit", "parallel_njit", "threads_lost"]
 
 if config.DISABLE_JIT:  # type: ignore[attr-defined]
     raise UserError(
-        "NUMBA_DISABLE_JIT is set, and what computes kernels exists compiled only; unset it"
+        "NUMBA_DISABLE_JIT is set, but the kernels exist only as compiled code; unset it"
     )
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
-# Which of them are private by name has changed between versions of numba.
+# numba has changed which of these classes have a leading underscore.
 _LOCATORS = {
     kind.__name__.lstrip("_"): kind for kind in caching.CompileResultCacheImpl._locator_classes
 }
-_InUsersCache: Any = _LOCATORS["UserWideCacheLocator"]
+_UserCache: Any = _LOCATORS["UserWideCacheLocator"]
 
 
-class _UserWide(_InUsersCache):
-    """The user's cache folder, where there is one."""
+class _UserWide(_UserCache):
+    """The user's cache directory, if the user has one."""
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:
-        # Of a user without a home, numba would make a folder called `~` in the current one.
+        # For a user without a home, numba would create a directory `~` in the current one.
         if not Path(cls(py_func, py_file).get_cache_path()).is_absolute():
             return None
         return super().from_function(py_func, py_file)
 
 
-class _Temporary(_InUsersCache):
-    """The last resort: a folder in the temporary directory, or none at all."""
+class _Temporary(_UserCache):
+    """The last resort: a private directory in the temporary directory, or no cache at all."""
 
     def __init__(self, py_func: Any, py_file: str) -> None:
         super().__init__(py_func, py_file)
-        folder = _temporary_folder()
+        folder = _private_directory()
         self._cache_path = folder and str(folder / self.get_suitable_cache_subpath(py_file))
 
     def get_cache_path(self) -> str:
@@ -73,26 +73,26 @@ class _Temporary(_InUsersCache):
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:
-        # None would end the program; of a folder that goes away, only the saving fails.
+        # Never None, which would be an error; without a directory, only saving fails.
         return cls(py_func, py_file)
 
 
 class _CacheFiles(caching.CompileResultCacheImpl):
-    _locator_classes = [  # noqa: RUF012 - as numba has it
+    _locator_classes = [  # noqa: RUF012 - as in numba
         *(_LOCATORS | {"UserWideCacheLocator": _UserWide}).values(),
         _Temporary,
     ]
 
 
 class _Cache(caching.FunctionCache):
-    """numba's cache of a function, none of whose failures is one of the program."""
+    """numba's cache of a function, with failures turned into cache misses or warnings."""
 
     _impl_class = _CacheFiles
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
-        except Exception:  # of a torn file, unpickling raises errors of many kinds
+        except Exception:  # unpickling a torn file raises errors of many types
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -101,10 +101,10 @@ class _Cache(caching.FunctionCache):
         try:
             super().save_overload(sig, data)
         except OSError as failure:
-            _say(
+            _warn(
                 f"warning: compiled code cannot be cached in {self.cache_path} "
-                f"({failure.strerror}), so that every start compiles anew; NUMBA_CACHE_DIR names "
-                "another folder"
+                f"({failure.strerror}), so every start compiles again; set NUMBA_CACHE_DIR to "
+                "another directory"
             )
 
 
@@ -113,45 +113,45 @@ def _cache_of(py_func: Any) -> Any:
     return (_Cache if ours else caching.FunctionCache)(py_func)
 
 
-# numba has no other place to say what a function is cached by. Functions of others are left alone.
+# numba offers no other hook to choose the cache class. Functions of other packages keep numba's.
 dispatcher.FunctionCache = _cache_of  # type: ignore[attr-defined]
 
 
 @cache
-def _temporary_folder() -> Path | None:
-    """A folder that is this user's alone, and the same at the next start."""
-    begin = "warning: neither the package nor the user's cache folder can be written, so that "
+def _private_directory() -> Path | None:
+    """A directory private to this user, and the same at the next start."""
+    begin = "warning: neither the package nor the user's cache directory is writable, so "
     with suppress(OSError):
         folder = Path(tempfile.gettempdir()) / f"bigsvm-numba-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        # What is cached is run: a folder that somebody else has made under this name is not used.
+        # Cached code is executed, so a directory that another user created is not used.
         found = folder.lstat()
         private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
         if private and found.st_uid == os.getuid():
-            _say(
-                f"{begin}compiled code is cached in {folder}; NUMBA_CACHE_DIR names another folder"
-            )
-            # Processes started from here need not find that out, and say it, again.
+            _warn(f"{begin}compiled code is cached in {folder}; NUMBA_CACHE_DIR chooses another")
+            # Child processes inherit the choice, and do not repeat the warning.
             os.environ["NUMBA_CACHE_DIR"] = str(folder)
             return folder
-    _say(f"{begin}every start compiles anew; let NUMBA_CACHE_DIR name a folder to cache code in")
+    _warn(f"{begin}every start compiles again; set NUMBA_CACHE_DIR to a writable directory")
     return None
 
 
 @cache
-def _say(line: str) -> None:
-    with suppress(OSError, ValueError):  # nobody reads it any more: no reason to stop
+def _warn(line: str) -> None:
+    with suppress(OSError, ValueError):  # a closed stderr is no reason to stop
         print(line, file=sys.stderr, flush=True)
 
 
-# Not 0 in a process whose parent had the threads. Compiled code reads it under this name.
+# Not 0 in a forked process whose parent had the threads. Compiled code reads it by this name.
 _lost = ctypes.c_uint8(0)
 _LOST = "bigsvm_threads_lost"
 binding.add_symbol(_LOST, ctypes.addressof(_lost))
 
 
 def _after_fork() -> None:
-    with suppress(ValueError):  # no parallel loop has run yet: the process starts its own threads
+    with suppress(
+        ValueError
+    ):  # no parallel loop has run yet, so the process starts its own threads
         # The other layers, and OpenMP elsewhere, start new threads after a fork.
         if numba.threading_layer() == "omp" and sys.platform == "linux":
             _lost.value = 1
@@ -163,7 +163,7 @@ if hasattr(os, "register_at_fork"):
 
 @intrinsic
 def threads_lost(typing_context):  # type: ignore[no-untyped-def]
-    """Whether compiled code must not run a parallel loop, the process being a forked one."""
+    """Whether compiled code must not run parallel loops, because the process was forked."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         flag = builder.module.globals.get(_LOST)
@@ -175,10 +175,10 @@ def threads_lost(typing_context):  # type: ignore[no-untyped-def]
 
 
 def parallel_njit(**options: Any) -> Callable[[Any], _Parallel]:
-    """`njit(parallel=True)` of a function called from Python, which works in forked processes too.
+    """Like `njit(parallel=True)`, for functions called from Python, but works in forked processes.
 
-    There the same loops run one iteration after another. They give the same bits: no result in this
-    package depends on the number of threads.
+    There the same loops run serially. They give the same bits, because no result in this package
+    depends on the number of threads.
     """
     return lambda function: _Parallel(function, options)
 
@@ -192,7 +192,7 @@ class _Parallel:
 
     @cached_property
     def serial(self) -> Any:
-        # The name keeps the two apart in the cache on disk, where options do not count.
+        # A name of its own, because the cache on disk does not distinguish options.
         f, name = self._function, f"{self._function.__name__}_serial"
         twin = FunctionType(f.__code__, f.__globals__, name, f.__defaults__, f.__closure__)
         twin.__qualname__, twin.__module__ = name, f.__module__

@@ -1,4 +1,4 @@
-"""Features brought to a common size, fitted in one streaming pass."""
+"""Feature scaling, fitted in one streaming pass."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Scaling:
     Attributes
     ----------
     kind : {"standard", "minmax", "none"}
-        How offset and scale were found: mean and standard deviation, or the middle and half the
-        width of the range (so that the training rows fill [-1, 1]), or not at all (0 and 1).
+        What offset and scale are: mean and standard deviation; midpoint and half-width of the
+        range, so that the training rows fill [-1, 1]; or 0 and 1.
     offset, scale : (d,) float64
         A constant feature has scale 1.
     clip : float or None
@@ -38,7 +38,7 @@ class Scaling:
         scaled /= self.scale
         if self.clip is not None:
             np.clip(scaled, -self.clip, self.clip, out=scaled)
-        with np.errstate(over="ignore"):  # callers look for infinities, with a better message
+        with np.errstate(over="ignore"):  # callers check for infinities, with a better message
             return scaled.astype(np.float32)
 
     def to_json(self) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class Scaling:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Scaling:
-        """The scaling that `to_json` made this of."""
+        """The scaling that `to_json` was called on."""
         return cls(
             kind=data["kind"],
             offset=np.array(data["offset"], dtype=np.float64),
@@ -67,30 +67,30 @@ class Scaling:
 
 
 class ScalingFit:
-    """Collects what a Scaling needs from batches of training rows.
+    """Fits a Scaling to batches of training rows.
 
-    Distances from the first row are what is averaged, and the means and variances of the batches
-    are merged by the formula of Chan, Golub and LeVeque: neither cancels where a mean is large
-    against the spread. The same batches in the same order give the same bits.
+    Averages distances from the first row, and merges the means and variances of batches by the
+    formula of Chan, Golub and LeVeque: neither cancels if a mean is large compared to the spread.
+    The same batches in the same order give the same bits.
     """
 
     def __init__(self, d: int) -> None:
         self.count = 0
         self.origin = np.zeros(d)
-        self.mean = np.zeros(d)  # as seen from the origin
+        self.mean = np.zeros(d)  # relative to the origin
         self.squares = np.zeros(d)  # sum of squared distances from the mean
         self.low = np.full(d, np.inf)
         self.high = np.full(d, -np.inf)
 
     def add(self, X: np.ndarray) -> None:
-        """Take in a batch of rows (m, d)."""
+        """Add a batch of rows (m, d)."""
         if len(X) == 0:
             return
         if self.count == 0:
             self.origin[:] = X[0]
         np.minimum(self.low, X.min(axis=0), out=self.low)
         np.maximum(self.high, X.max(axis=0), out=self.high)
-        with np.errstate(over="ignore", invalid="ignore"):  # `finish` refuses the result
+        with np.errstate(over="ignore", invalid="ignore"):  # `finish` reports it
             centred = np.subtract(X, self.origin, dtype=np.float64)
             mean = centred.mean(axis=0)
             centred -= mean
@@ -102,7 +102,7 @@ class ScalingFit:
         self.count = merged
 
     def finish(self, kind: str, clip: float | None = None) -> Scaling:
-        """The scaling of the rows seen so far."""
+        """The scaling for the rows added so far."""
         offset, scale = np.zeros_like(self.mean), np.ones_like(self.mean)
         if kind not in KINDS:
             raise UserError(f"scaling {kind!r} is not known; choose one of {', '.join(KINDS)}")
@@ -110,7 +110,7 @@ class ScalingFit:
             offset, scale = self.origin + self.mean, np.sqrt(self.squares / self.count)
         elif kind == "minmax":
             offset, scale = self.low / 2 + self.high / 2, self.high / 2 - self.low / 2
-        # The rounded variance of a constant feature can be tiny instead of 0: ask the range.
+        # The variance of a constant feature may round to a tiny number instead of 0, its range not.
         constant = (self.low == self.high) | (scale == 0)
         if kind != "none":
             offset[constant] = self.low[constant]

@@ -8,7 +8,7 @@ import numba
 
 @contextmanager
 def use_threads(count: int) -> Iterator[None]:
-    """Let compiled code use `count` threads inside the block."""
+    """Run compiled code with `count` threads inside the block."""
     before = numba.get_num_threads()
     numba.set_num_threads(count)
     try:
@@ -18,5 +18,5 @@ def use_threads(count: int) -> Iterator[None]:
 
 
 def available_threads() -> int:
-    """As many threads as numba was started with."""
+    """The number of threads that numba was started with."""
     return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]

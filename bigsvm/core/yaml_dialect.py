@@ -39,8 +39,8 @@ class _Dumper(yaml.SafeDumper):
     """Quotes text that _Loader would read as a number."""
 
 
-for _either in (_Loader, _Dumper):
-    _either.add_implicit_resolver(
+for _class in (_Loader, _Dumper):
+    _class.add_implicit_resolver(
         "tag:yaml.org,2002:float",
         re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"),
         list("-+0123456789"),

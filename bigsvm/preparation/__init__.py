@@ -1,1 +1,1 @@
-"""From raw files to a store: found, parsed, split, scaled."""
+"""From raw files to a store: finding, parsing, splitting and scaling the data."""

@@ -1,4 +1,4 @@
-"""From the `data` section of a config to stores that exist."""
+"""Resolving the `data` section of a config to stores, which are prepared if necessary."""
 
 import hashlib
 import json
@@ -19,32 +19,31 @@ from bigsvm.stores.group import open_group
 from bigsvm.stores.store import open_dataset
 
 Spec = str | dict[str, Any]
-SECONDS_BETWEEN_LOOKS = 0.5
+POLL_SECONDS = 0.5
 
-# These decide how a store lies on the disk, not what is in it.
+# Options for how a store is laid out on disk, which do not affect its content.
 _LAYOUT = {"chunk_rows", "compression"}
 
 
 def resolve_data(data: DataConfig, progress: Progress = no_progress) -> DataConfig:
-    """The same section with `train` and `test` filled in, and the store of `source` made.
+    """The section with `train` and `test` filled in; prepares the store of `source` if needed.
 
-    A store that was made before is taken as it is, if it was made with the same options from files
-    of the same content. One that another process is making (of a job array on an empty cache, say)
-    is waited for.
+    An existing store is reused if it was made with the same options from files with the same
+    content. If another process is making it (as in a job array with an empty cache), this waits.
     """
     waiting = False
     while True:
         try:
-            return _located(data, progress)
+            return _resolve(data, progress)
         except BeingWritten as other:
             if not waiting:
                 what = str(other).partition(";")[0]
                 print(f"waiting: {what}", file=sys.stderr, flush=True)
             waiting = True
-            time.sleep(SECONDS_BETWEEN_LOOKS)
+            time.sleep(POLL_SECONDS)
 
 
-def _located(data: DataConfig, progress: Progress) -> DataConfig:
+def _resolve(data: DataConfig, progress: Progress) -> DataConfig:
     if data.source is None:
         return data
     assert not isinstance(data.train, ArraysConfig)
@@ -73,20 +72,20 @@ def _located(data: DataConfig, progress: Progress) -> DataConfig:
 
 
 def dataset_spec(value: str | ArraysConfig) -> Spec:
-    """A data set as `open_dataset` takes it."""
+    """The spec of a data set for `open_dataset`."""
     return value.model_dump(exclude_none=True) if isinstance(value, ArraysConfig) else value
 
 
 def absolute_spec(value: str | ArraysConfig) -> Spec:
-    """The same for a process in another folder."""
+    """The spec for a process with another working directory."""
     return dataset_spec(_absolute(value))
 
 
 def with_absolute_paths(data: DataConfig) -> DataConfig:
-    """The same section for a command that is started in another folder."""
-    places = {"train": data.train, "test": data.test}
+    """The section for a command that is started in another working directory."""
+    specs = {"train": data.train, "test": data.test}
     return data.model_copy(
-        update={key: _absolute(place) for key, place in places.items() if place is not None}
+        update={key: _absolute(spec) for key, spec in specs.items() if spec is not None}
     )
 
 
@@ -97,11 +96,11 @@ def _absolute(value: str | ArraysConfig) -> str | ArraysConfig:
 
 
 def default_store(source: str, options: PrepareOptions, digests: Mapping[str, str]) -> Path:
-    """Where the store of a source goes unless the user says; each content has its own place.
+    """The default path for the store of a source, different for each content.
 
-    `digests` are those of its files: the same name may stand for other data tomorrow.
+    `digests` are those of the source files, whose names may stand for other data tomorrow.
     """
-    # The name of a file may tell its format.
+    # The file name is included because its extension may determine the format.
     content = json.dumps([Path(source).name, digests, _content(options)], sort_keys=True)
     tag = hashlib.sha256(content.encode()).hexdigest()[:10]
     return cache_dir() / "stores" / f"{Path(source).stem}-{tag}.zarr"
@@ -112,19 +111,19 @@ def has_test(store: Path) -> bool:
     with open_dataset(store, with_labels=False) as train:
         if train.parts is not None:
             return "test" in train.parts
-    place = open_group(store)  # made before the parts were written down
+    group = open_group(store)  # made before `parts` was recorded
     try:
-        return "test" in place
+        return "test" in group
     finally:
-        place.close()
+        group.close()
 
 
 def _check(store: Path, source: str, digests: Mapping[str, str], options: PrepareOptions) -> None:
-    """Refuse a store that was not made of this source, as its files are now, in this way."""
+    """Reject a store that was not made from the current files of this source with these options."""
     with open_dataset(store, with_labels=False) as made:
         recorded = {k: v for k, v in (made.prepare_options or {}).items() if k not in _LAYOUT}
         origin, files = made.source, made.files
-    # The files may be gone, and an old store does not tell what they were.
+    # The files may be gone, and an old store may not have recorded their digests.
     same = digests.items() <= files.items() if digests and files else origin == source
     if not same:
         was = f"{origin!r}, which has changed since" if origin == source else repr(origin)
@@ -134,7 +133,7 @@ def _check(store: Path, source: str, digests: Mapping[str, str], options: Prepar
         )
     wanted = _content(options)
     for key in sorted(recorded.keys() | wanted.keys()):
-        # As text: a command line has nothing else to give (--label-column 0, --positive 1).
+        # Compare as text, because values from a command line are text (--positive 1).
         if str(recorded.get(key)) != str(wanted.get(key)):
             raise UserError(
                 f"{store}: was prepared with {key} = {recorded.get(key)!r}, and data.prepare asks "

@@ -1,4 +1,7 @@
-"""Fetch a file so that it is there whole and right, or not at all; go on where it stopped."""
+"""Downloading files atomically, with a checksum, and resuming interrupted downloads.
+
+Not left to pooch, which neither resumes a download nor locks it against other processes.
+"""
 
 import contextlib
 import fcntl
@@ -20,14 +23,14 @@ from bigsvm.files.atomic import fsync, open_no_symlink
 
 Progress = Callable[[int, int | None], None]
 
-PIECE = 2**18
+READ_BYTES = 2**18
 TIMEOUT_SECONDS = 30.0
-ATTEMPTS_WITHOUT_A_BYTE = 2
+MAX_FRUITLESS_ATTEMPTS = 2
 SECONDS_BETWEEN_ATTEMPTS = 0.5
 
 
-class _Cut(Exception):
-    """The connection was lost; what has come so far can be kept."""
+class _Interrupted(Exception):
+    """The connection was lost; the bytes received so far are kept."""
 
 
 def download(
@@ -38,32 +41,32 @@ def download(
 ) -> None:
     """Fetch `url` into the file `destination`.
 
-    The bytes go to a hidden `.part` file beside it; a broken download is continued there, by this
-    call or a later one, if the server says that its file is still the same.
+    The bytes go to a hidden `.part` file beside it. An interrupted download is resumed from there,
+    by this call or a later one, if the server confirms that its file is unchanged.
 
     Parameters
     ----------
     url : str
-        https, or http on this very machine.
+        https, or http on this machine.
     destination : Path
-        Its folder is created where missing.
+        Its directory is created if missing.
     sha256 : str, optional
-        A file with another hash is deleted, and refused.
+        A file with another hash is deleted, and is an error.
     progress : callable, optional
-        Called as progress(bytes so far, bytes in all or None).
+        Called as progress(bytes so far, total bytes or None).
     """
-    _check_address(url)
+    _check_url(url)
     part = destination.with_name(f".{destination.name}.part")
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(part) as file:
+        with _exclusive(part) as file:
             if not destination.exists():
-                _fetch_all(url, file, _note_beside(part), progress)
+                _fetch_all(url, file, _version_file(part), progress)
                 _check_hash(file, sha256, url)
                 os.fsync(file.fileno())
                 part.replace(destination)
                 fsync(destination.parent)
-                _note_beside(part).unlink(missing_ok=True)
+                _version_file(part).unlink(missing_ok=True)
     except OSError as failure:
         if failure.errno in DISK_FULL:
             raise OSError(failure.errno, failure.strerror, str(destination)) from failure
@@ -71,8 +74,8 @@ def download(
 
 
 @contextlib.contextmanager
-def _alone(part: Path) -> Iterator[IO[bytes]]:
-    """Open the `.part` file, refusing where another process is writing it."""
+def _exclusive(part: Path) -> Iterator[IO[bytes]]:
+    """Open and lock the `.part` file; an error if another process is writing it."""
     with open_no_symlink(part, "a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,39 +86,39 @@ def _alone(part: Path) -> Iterator[IO[bytes]]:
         try:
             yield file
         finally:
-            # Nothing worth going on from, or just refused: leave nothing behind.
+            # Nothing to resume from: leave nothing behind.
             if part.exists() and part.stat().st_size == 0:
                 part.unlink()
-                _note_beside(part).unlink(missing_ok=True)
+                _version_file(part).unlink(missing_ok=True)
 
 
-def _note_beside(part: Path) -> Path:
-    """The file that says which version of which address the `.part` file is of."""
+def _version_file(part: Path) -> Path:
+    """The file that records the URL and version that the `.part` file belongs to."""
     return part.with_name(f"{part.name}.json")
 
 
-def _fetch_all(url: str, file: IO[bytes], note: Path, progress: Progress | None) -> None:
-    idle = 0
+def _fetch_all(url: str, file: IO[bytes], version_file: Path, progress: Progress | None) -> None:
+    fruitless = 0
     while True:
         before = file.seek(0, os.SEEK_END)
         try:
-            _fetch(url, file, note, progress)
+            _fetch(url, file, version_file, progress)
             return
-        except _Cut as cut:
+        except _Interrupted as cut:
             file.flush()
             have = file.seek(0, os.SEEK_END)
-            idle = 0 if have > before else idle + 1
-            if idle >= ATTEMPTS_WITHOUT_A_BYTE:
+            fruitless = 0 if have > before else fruitless + 1
+            if fruitless >= MAX_FRUITLESS_ATTEMPTS:
                 raise UserError(
-                    f"downloading {url} failed after {have} bytes ({cut}); run it again to go on"
+                    f"downloading {url} failed after {have} bytes ({cut}); run it again to resume"
                 ) from cut
             time.sleep(SECONDS_BETWEEN_ATTEMPTS)
 
 
-def _fetch(url: str, file: IO[bytes], note: Path, progress: Progress | None) -> None:
-    """One request: the whole file, or what is missing of it."""
+def _fetch(url: str, file: IO[bytes], version_file: Path, progress: Progress | None) -> None:
+    """Request the whole file, or the part that is missing."""
     have = file.seek(0, os.SEEK_END)
-    version = _read_note(note, url)
+    version = _read_version(version_file, url)
     headers = {"User-Agent": "bigsvm", "Accept-Encoding": "identity"}
     if have and version:
         headers |= {"Range": f"bytes={have}-", "If-Range": version}
@@ -127,24 +130,24 @@ def _fetch(url: str, file: IO[bytes], note: Path, progress: Progress | None) -> 
         refusal.close()
         if refusal.code == 416 and have:
             file.truncate(0)
-            raise _Cut("the server has another version of the file") from refusal
+            raise _Interrupted("the server has another version of the file") from refusal
         if refusal.code >= 500:
-            raise _Cut(f"the server says {refusal.code} {refusal.reason}") from refusal
+            raise _Interrupted(f"the server says {refusal.code} {refusal.reason}") from refusal
         raise UserError(
             f"cannot download {url}: the server says {refusal.code} {refusal.reason}"
         ) from refusal
     except (urllib.error.URLError, http.client.HTTPException, OSError) as failure:
-        raise _Cut(str(getattr(failure, "reason", failure))) from failure
+        raise _Interrupted(str(getattr(failure, "reason", failure))) from failure
     with response:
-        goes_on = response.status == 206 and (
+        resumed = response.status == 206 and (
             response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
         )
-        if not goes_on:
+        if not resumed:
             if response.status != 200:
                 raise UserError(f"cannot download {url}: unexpected answer {response.status}")
             file.truncate(0)
             have = 0
-            _write_note(note, url, response.headers)
+            _write_version(version_file, url, response.headers)
         total = None if response.length is None else have + response.length
         _receive(response, file, have, total, progress)
 
@@ -156,31 +159,31 @@ def _receive(
         if progress:
             progress(have, total)
         try:
-            piece = response.read(PIECE)
+            piece = response.read(READ_BYTES)
         except (http.client.HTTPException, OSError) as failure:
-            raise _Cut(str(failure)) from failure
+            raise _Interrupted(str(failure)) from failure
         if not piece:
             break
         file.write(piece)
         have += len(piece)
     file.flush()
     if total is not None and have < total:
-        raise _Cut(f"the connection was cut at {have} of {total} bytes")
+        raise _Interrupted(f"the connection was cut at {have} of {total} bytes")
 
 
-def _read_note(note: Path, url: str) -> str | None:
+def _read_version(version_file: Path, url: str) -> str | None:
     try:
-        content = json.loads(note.read_text())
+        content = json.loads(version_file.read_text())
         return str(content["version"]) if content["url"] == url and content["version"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _write_note(note: Path, url: str, headers: Any) -> None:
+def _write_version(version_file: Path, url: str, headers: Any) -> None:
     tag = headers.get("ETag")
-    # A weak tag does not promise the same bytes.
+    # A weak tag does not guarantee identical bytes.
     version = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
-    with open_no_symlink(note, "w") as file:
+    with open_no_symlink(version_file, "w") as file:
         file.write(json.dumps({"url": url, "version": version}))
 
 
@@ -189,7 +192,7 @@ def _check_hash(file: IO[bytes], expected: str | None, url: str) -> None:
         return
     file.seek(0)
     digest = hashlib.sha256()
-    while piece := file.read(PIECE):
+    while piece := file.read(READ_BYTES):
         digest.update(piece)
     found = digest.hexdigest()
     if found != expected.lower():
@@ -197,11 +200,11 @@ def _check_hash(file: IO[bytes], expected: str | None, url: str) -> None:
         raise UserError(f"{url}: the file has sha256 {found}, expected {expected}; it was deleted")
 
 
-def _check_address(url: str) -> None:
+def _check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(parts.hostname)):
         return
-    raise UserError(f"refusing to download {url}: only https addresses are safe")
+    raise UserError(f"refusing to download {url}: only https URLs are safe")
 
 
 def _is_loopback(host: str | None) -> bool:
@@ -215,12 +218,12 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> Any:
-        _check_address(newurl)
+        _check_url(newurl)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _opener(url: str) -> urllib.request.OpenerDirector:
-    # A proxy cannot reach this machine's own servers.
+    # A proxy cannot reach servers on this machine.
     local = _is_loopback(urlsplit(url).hostname)
     proxies = [urllib.request.ProxyHandler({})] if local else []
     return urllib.request.build_opener(_SafeRedirects, *proxies)

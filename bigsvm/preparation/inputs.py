@@ -1,4 +1,4 @@
-"""What `prepare` reads: a named source, made-up data, or files."""
+"""The inputs of `prepare`: a named source, synthetic data, or files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,14 +18,14 @@ SYNTHETIC_SIZE = (100_000, 20, 0.1)  # rows, features, noise
 
 @dataclass(frozen=True)
 class Input:
-    """One file, or made-up data, opened for reading."""
+    """A file, or synthetic data, opened for reading."""
 
     name: str  # for messages
     reader: Reader
 
 
 def with_source_defaults(source: SourceName, options: PrepareOptions) -> PrepareOptions:
-    """The options with what a named source says itself filled in where the user said nothing."""
+    """The options, with the defaults of a named source where the user gave none."""
     known = SOURCES.get(str(source))
     defaults: dict[str, object] = {}
     if known is not None:
@@ -62,13 +62,13 @@ def check_source(source: SourceName) -> None:
 def open_inputs(
     source: SourceName, options: PrepareOptions, files: Mapping[str, Path]
 ) -> dict[str, Input]:
-    """The inputs by part: `train`, and `test` where `files` have one of test rows."""
+    """The inputs by part: `train`, and `test` if `files` has one."""
     if source == SYNTHETIC:
         assert options.rows and options.features and options.noise is not None
-        made_up = synthetic_reader(options.rows, options.features, options.noise, options.seed)
-        inputs = {"train": Input(SYNTHETIC, made_up)}
+        synthetic = synthetic_reader(options.rows, options.features, options.noise, options.seed)
+        inputs = {"train": Input(SYNTHETIC, synthetic)}
         if "test" in files:
-            inputs["test"] = _open(files["test"], options, made_up.d)
+            inputs["test"] = _open(files["test"], options, synthetic.d)
         return _checked(inputs, options)
     train = [path for part, path in files.items() if part != "test"]
     if needs_table(train, options):
@@ -83,7 +83,7 @@ def open_inputs(
     inputs = {part: _open(path, options) for part, path in files.items()}
     wider = max(data.reader.d for data in inputs.values())
     for part, path in files.items():
-        if inputs[part].reader.d < wider and _leaves_out_zeros(path, options):
+        if inputs[part].reader.d < wider and _omits_zeros(path, options):
             inputs[part] = _open(path, options, wider)
     return _checked(inputs, options)
 
@@ -92,8 +92,8 @@ def _open(path: Path, options: PrepareOptions, features: int | None = None) -> I
     return Input(str(path), open_reader(path, options.to_read(features)))
 
 
-def _leaves_out_zeros(path: Path, options: PrepareOptions) -> bool:
-    """Whether a file may have more features than it shows (the last ones being 0)."""
+def _omits_zeros(path: Path, options: PrepareOptions) -> bool:
+    """Whether a file may have more features than it shows, because zeros are omitted."""
     from bigsvm.readers.detect import detect_format
 
     return detect_format(path, options.to_read()) == "libsvm"

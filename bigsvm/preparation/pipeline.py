@@ -1,4 +1,4 @@
-"""Streaming raw files into a store."""
+"""Preparing a store: parse to a spill file, split, fit the scaling, write."""
 
 import os
 import time
@@ -28,7 +28,7 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class Summary:
-    """What `prepare` has made."""
+    """The result of `prepare`."""
 
     store: Path
     d: int
@@ -67,7 +67,7 @@ def prepare(
     progress: Progress = no_progress,
     overwrite: bool = False,
 ) -> Summary:
-    """Stream `source` into `store`, which appears whole or not at all.
+    """Stream `source` into `store`, in bounded memory and atomically.
 
     Parameters
     ----------
@@ -78,9 +78,9 @@ def prepare(
         The Zarr (`*.zarr`) or HDF5 (`*.h5`) store to make.
     options : PrepareOptions
     test_file : Path, optional
-        A file whose rows become the test set; otherwise the options may split one off.
+        A file of test rows; without it, the options may split off a test set.
     progress : callable
-        Called with (what is being done, how much is done, how much in all or None).
+        See `bigsvm.core.progress`.
     overwrite : bool
         Replace an existing store.
 
@@ -99,7 +99,7 @@ def prepare(
         if test_file is not None:
             files["test"] = Path(test_file)
         inputs = open_inputs(source, options, files)
-        # Before they are read: rewritten meanwhile, they must not pass for what was read.
+        # Before reading: if a file is rewritten meanwhile, its digest must not match.
         digests = file_digests(files, progress)
         weighted = options.weight_column is not None
         spills = {}
@@ -142,7 +142,7 @@ def prepare(
 
 
 def spill_rows(data: Input, spill: Spill, options: PrepareOptions, progress: Progress) -> None:
-    """Read all of `data` into `spill`."""
+    """Parse all rows of `data` into `spill`."""
     drop = None if options.drop_value == "none" else options.drop_value
     for batch in data.reader.batches():
         if options.scaling == "none" and options.clip is None:
@@ -161,7 +161,7 @@ def spill_rows(data: Input, spill: Spill, options: PrepareOptions, progress: Pro
 
 
 def n_test_rows(n: int, options: PrepareOptions) -> int:
-    """How many of n rows go to the test set."""
+    """How many of n rows the options put into the test set."""
     test_rows = options.test_rows or 0
     if options.test_fraction is not None:
         test_rows = max(1, round(n * options.test_fraction))
@@ -182,7 +182,7 @@ def fit_scaling(parts: TrainTestSplit, options: PrepareOptions, progress: Progre
 
 
 def scale_rows(x: np.ndarray, scaling: Scaling) -> np.ndarray:
-    """The rows as they are stored: float32, all finite."""
+    """Scale rows to float32, checked to be finite."""
     rows = scaling.apply(x)
     if not np.isfinite(rows).all():
         row, column = np.argwhere(~np.isfinite(rows))[0]
@@ -195,15 +195,15 @@ def scale_rows(x: np.ndarray, scaling: Scaling) -> np.ndarray:
 
 @contextmanager
 def explain_full_disk(store: Path) -> Iterator[None]:
-    """Say what was being written when there was no space left."""
+    """Add to the error of a full disk what was being written, and the space it needs."""
     try:
         yield
     except OSError as problem:
         if problem.errno in DISK_FULL:
             raise OSError(
                 problem.errno,
-                f"no room is left there ({os.strerror(problem.errno)}); besides the store, 8 bytes "
-                "a value are needed for a while",
+                f"{os.strerror(problem.errno)}; besides the store, 8 bytes per value are needed "
+                "temporarily",
                 str(store),
             ) from problem
         raise

@@ -1,4 +1,8 @@
-"""Data sets known by name: where their files are, or can be had from."""
+"""Data sets known by name: where their files are, and where to download them.
+
+The cache directory is not left to platformdirs: it would save no code, since a user without a home
+directory needs our own message anyway, and existing caches would move.
+"""
 
 import hashlib
 import os
@@ -23,10 +27,10 @@ UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/"
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file: names it may have in a folder (the first one found is taken), and its address.
+    """One file: the names it may have in a directory (the first one found is used), and its URL.
 
-    A download is stored under `names[download_as]`. The hash is given only where the address
-    surely gives that very file.
+    A download is stored under `names[download_as]`. The hash is given only if it was verified that
+    the URL serves that very file.
     """
 
     names: tuple[str, ...]
@@ -37,7 +41,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Source:
-    """A named data set, and how it is read unless the user says otherwise."""
+    """A named data set, and the defaults for reading it."""
 
     name: str
     train: SourceFile
@@ -48,7 +52,7 @@ class Source:
 
     @property
     def files(self) -> tuple[SourceFile, ...]:
-        """The training file and, where there is one, the test file."""
+        """The training file and, if there is one, the test file."""
         return (self.train,) if self.test is None else (self.train, self.test)
 
 
@@ -105,24 +109,24 @@ SOURCES: dict[str, Source] = {
 
 
 def cache_dir() -> Path:
-    """Where downloads go: the folder named by BIGSVM_CACHE, else ~/.cache/bigsvm."""
+    """The directory for downloads and stores: BIGSVM_CACHE, or else ~/.cache/bigsvm."""
     named = os.environ.get("BIGSVM_CACHE")
     if named:
         return Path(named)
     try:
         return Path.home() / ".cache" / "bigsvm"
-    except RuntimeError as homeless:  # an arbitrary user in a container
+    except RuntimeError as homeless:  # an arbitrary user id in a container
         raise UserError(
-            "this user has no home folder to keep downloads and stores in; let BIGSVM_CACHE name "
-            "a folder for them"
+            "this user has no home directory for downloads and stores; set BIGSVM_CACHE to a "
+            "directory for them"
         ) from homeless
 
 
 def locate_files(name: str, progress: Progress | None = None) -> list[Path]:
     """The files of the source `name`: [train] or [train, test].
 
-    Looked for in the folder named by BIGSVM_DATA, then in the cache, then downloaded into the
-    cache. `progress(file name, bytes so far, bytes in all or None)` is called during a download.
+    Looks in the directory BIGSVM_DATA, then in the cache; downloads into the cache what is missing.
+    `progress(file name, bytes so far, total bytes or None)` is called during a download.
     """
     if name not in SOURCES:
         raise UserError(f"unknown source {name!r}; known are: {', '.join(sorted(SOURCES))}")
@@ -130,7 +134,7 @@ def locate_files(name: str, progress: Progress | None = None) -> list[Path]:
 
 
 def find(file: SourceFile) -> Path | None:
-    """The path of `file`, in the first folder that has it under any of its names."""
+    """The path of `file` in the first directory that has it under any of its names."""
     if data := os.environ.get("BIGSVM_DATA"):
         for name in file.names:
             if (Path(data) / name).is_file():
@@ -142,7 +146,7 @@ def find(file: SourceFile) -> Path | None:
 
 
 def find_or_download(file: SourceFile, progress: Progress | None = None) -> Path:
-    """The path of `file`, which is fetched into the cache where no folder has it."""
+    """The path of `file`, which is downloaded into the cache if no directory has it."""
     if (found := find(file)) is not None:
         return found
     data = os.environ.get("BIGSVM_DATA")
@@ -166,7 +170,7 @@ def find_or_download(file: SourceFile, progress: Progress | None = None) -> Path
 
 
 def source_files(source: SourceName, progress: Progress) -> dict[str, Path]:
-    """The files of a source by part, downloaded where need be; made-up data has none."""
+    """The files of a source by part, downloaded if necessary; synthetic data has none."""
     if source == SYNTHETIC:
         return {}
     if is_table_source(source):
@@ -187,7 +191,7 @@ def _parts_of_table(source: SourceName) -> dict[str, Path]:
 
 
 def local_files(source: str) -> dict[str, Path]:
-    """Those of them that are on this machine now."""
+    """The files of a source that are on this machine now, by part."""
     if source == SYNTHETIC:
         return {}
     if is_table_source(source):
@@ -201,8 +205,8 @@ def local_files(source: str) -> dict[str, Path]:
 def file_digests(files: Mapping[str, Path], progress: Progress) -> dict[str, str]:
     """SHA-256 of each file.
 
-    Not its size and time: the same file, copied or touched, gives the same store, and a run goes
-    on; a file that was written anew gives another.
+    Not size and time: a file that was copied or touched gives the same store, so that a run can be
+    resumed, and a file with new content gives another.
     """
     return {part: _digest(path, progress) for part, path in files.items()}
 

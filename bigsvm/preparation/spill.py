@@ -1,4 +1,4 @@
-"""Parsed rows on disk in full precision: text is read once, however often rows are needed."""
+"""Parsed rows in temporary files, so that text is parsed only once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from bigsvm.readers import Batch
 from bigsvm.stores.rows import CHUNK_BYTES, rows_that_fit
 
 CODE = np.uint16
-CODES_AT_A_TIME = 2**20
+CODES_PER_READ = 2**20
 
 
 class Spill:
-    """Rows (float64), labels (their number in `values`) and weights, a plain file each."""
+    """Rows (float64), labels (as indices into `values`) and weights, in one raw file each."""
 
     def __init__(self, folder: Path, name: str, d: int, weighted: bool = False) -> None:
         self.n = 0
@@ -25,15 +25,15 @@ class Spill:
         self.dropped = 0
         self.values: list[Label] = []
         self._code_of: dict[Label, int] = {}
-        # Batches are as large as d says, not as large as they came: then the sums that fit a
-        # scaling do not depend on the reader.
+        # Batches depend on d only, not on how the reader divided the rows, so that the sums which
+        # fit a scaling have the same bits for every reader.
         self._batch_rows = rows_that_fit(CHUNK_BYTES, d, itemsize=8)
         self._rows = (folder / f"{name}.rows").open("w+b")
         self._codes = (folder / f"{name}.codes").open("w+b")
         self._weights = (folder / f"{name}.weights").open("w+b") if weighted else None
 
     def append(self, batch: Batch, drop_value: float | None, where: str) -> None:
-        """Add the rows of `batch` but those that are `drop_value` in every feature."""
+        """Append the rows of `batch`, except those with `drop_value` in every feature."""
         x, y, weight = batch.x, batch.y, batch.weight
         if drop_value is not None:
             kept = (x != drop_value).any(axis=1)
@@ -45,7 +45,9 @@ class Spill:
         for value, label in distinct_labels(y, where).items():
             if label not in self._code_of:
                 if len(self.values) > np.iinfo(CODE).max:
-                    raise UserError(f"{where}: far too many different labels; wrong column?")
+                    raise UserError(
+                        f"{where}: far too many different labels; is it the right column?"
+                    )
                 self._code_of[label] = len(self.values)
                 self.values.append(label)
             codes[y == value] = self._code_of[label]
@@ -56,8 +58,8 @@ class Spill:
         self.n += len(x)
 
     def batches(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-        """All rows, codes and weights, in order."""
-        self._rows.seek(0)  # flushes, too
+        """Yield all rows, codes and weights in order."""
+        self._rows.seek(0)  # this also flushes
         self._codes.seek(0)
         weight = None
         if self._weights is not None:
@@ -71,10 +73,10 @@ class Spill:
             yield rows.reshape(m, self.d), codes, weight
 
     def codes(self) -> Iterator[np.ndarray]:
-        """All codes, in order."""
+        """Yield all codes in order."""
         self._codes.seek(0)
-        for start in range(0, self.n, CODES_AT_A_TIME):
-            yield np.fromfile(self._codes, dtype=CODE, count=min(CODES_AT_A_TIME, self.n - start))
+        for start in range(0, self.n, CODES_PER_READ):
+            yield np.fromfile(self._codes, dtype=CODE, count=min(CODES_PER_READ, self.n - start))
 
     def __enter__(self) -> Spill:
         return self

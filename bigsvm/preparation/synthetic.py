@@ -1,4 +1,4 @@
-"""Seeded two-class data made on the fly: a checkerboard seen through many noisy features."""
+"""Seeded synthetic data of two classes: a checkerboard seen through many noisy features."""
 
 from collections.abc import Iterator
 
@@ -7,8 +7,8 @@ import numpy as np
 from bigsvm.core.errors import UserError
 from bigsvm.readers import MAX_FEATURES, Batch, Reader, batch_rows
 
-# Rows are drawn in blocks of this size, each from its own seed: they do not depend on how many are
-# asked for, nor on how they are batched.
+# Rows are drawn in blocks of this size, each with its own seed, so that they do not depend on the
+# number of rows or on the batches.
 BLOCK_ROWS = 1024
 CELLS = 4
 
@@ -22,8 +22,8 @@ class SyntheticReader:
         self.noise = noise
         self.seed = seed
         self.feature_names: list[str] | None = None
-        # Directions spread evenly over the half circle: every feature says as much as any other,
-        # so scaling the features does not change the problem.
+        # Directions spread evenly over the half circle make all features equally informative, so
+        # that scaling them does not change the problem.
         angle = np.pi * np.arange(features) / features
         self._directions = np.stack([np.cos(angle), np.sin(angle)])
 
@@ -39,28 +39,28 @@ class SyntheticReader:
             for low in range(0, rows, per_batch):
                 part = slice(low, min(low + per_batch, rows))
                 m = part.stop - low
-                # Row by row: a matrix product may round differently with the number of rows.
+                # Not a matrix product, whose rounding may depend on the number of rows.
                 x = seen[part, :1] * self._directions[0] + seen[part, 1:] * self._directions[1]
                 x += rng.normal(scale=self.noise / 2, size=(m, self.d))
                 yield Batch(x, y[part], start + low + 1)
 
 
 def synthetic_reader(rows: int, features: int, noise: float = 0.1, seed: int = 0) -> Reader:
-    """Streamed, seeded two-class data that no straight line can part.
+    """Stream seeded data of two classes that are not linearly separable.
 
-    Points lie evenly on a checkerboard of 4 x 4 unit squares, the class being the colour of the
-    square; `noise` (in squares) then moves each point, so the classes overlap: the best possible
-    accuracy is 100 % at 0, about 88 % at 0.1, 78 % at 0.2. Each feature is the point's coordinate
-    along one direction, plus half as much noise of its own.
+    Points are uniform on a checkerboard of 4 x 4 unit squares, and the colour of the square is the
+    class. `noise` then displaces each point, so that the classes overlap: the best possible
+    accuracy is 100 % at 0, about 88 % at 0.1, 78 % at 0.2. Each feature is the coordinate of the
+    point along one direction, plus half as much noise of its own.
 
     Parameters
     ----------
     rows, features : int
-        Size. A longer set begins with the rows of a shorter one.
+        Size. A longer data set starts with the rows of a shorter one.
     noise : float
-        Standard deviation of the displacement, as a part of a square's side.
+        Standard deviation of the displacement, in side lengths of a square.
     seed : int
-        Same seed, same rows.
+        The same seed gives the same rows.
     """
     if rows < 1:
         raise UserError(f"synthetic data: rows must be at least 1, not {rows}")

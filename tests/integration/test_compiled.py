@@ -106,7 +106,7 @@ def test_a_folder_that_is_not_private_is_not_used(
         "print(_gather(np.ones(2, np.uint8), np.array([[0, 2]]), 2).sum())"
     )
     said = run(installed, tmp_path, "-c", program)
-    assert "every start compiles anew" in said["err"] and said["err"].count("\n") == 1
+    assert "every start compiles again" in said["err"] and said["err"].count("\n") == 1
     assert said["out"] == "2\n"
     assert not any(elsewhere.iterdir())
     assert planted != "open to others" or not any(private.iterdir())
@@ -127,7 +127,7 @@ def test_a_full_disk_at_the_cache_ends_nothing(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    compiled._say.cache_clear()
+    compiled._warn.cache_clear()
     # Not what writes the file: of code that was loaded there is nothing to be written again.
     monkeypatch.setattr(_gather._cache, "_save_overload", full)
     for _ in range(2):
