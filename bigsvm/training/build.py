@@ -102,7 +102,7 @@ def build_training(
     if fresh:  # only after everything has been checked
         run_dir.clear()
     resolved = config.model_copy(update={"data": with_absolute_paths(config.data)})
-    run_dir.begin(resolved.to_yaml(), state.iteration)
+    reported = run_dir.begin(resolved.to_yaml(), state.iteration)
     if checkpoint:
         display.log(f"resuming at iteration {state.iteration:,}, from {run_dir.checkpoints}")
     about = {"algorithm": model.algorithm, "C": identity["C"], "fingerprint": fingerprint}
@@ -121,6 +121,7 @@ def build_training(
         lambda: graceful_exit() or (cluster is not None and cluster.loss is not None),
         stopwatch,
         reweighting,
+        reported,
     )
 
 

@@ -112,11 +112,11 @@ class Training:
     interrupted: Callable[[], bool]
     stopwatch: Stopwatch
     reweighting: Reweighting | None = None
+    reported_iteration: int = 0  # the last in metrics.jsonl, which is not always the one resumed at
 
     def __post_init__(self) -> None:
         self._reported = self._saved = time.monotonic()
         self._saved_iteration = self.state.iteration
-        self._reported_iteration = self.state.iteration
         self._time_to_verify = VerificationTime(self.problem, self.solver.time_limit)
 
     def run(self) -> Outcome:
@@ -206,9 +206,9 @@ class Training:
     def _report(self) -> None:
         self._reported = time.monotonic()
         state = self.state
-        if state.iteration == self._reported_iteration:
+        if state.iteration == self.reported_iteration:
             return
-        self._reported_iteration = state.iteration
+        self.reported_iteration = state.iteration
         report = Report(
             state.iteration,
             state.passes,

@@ -107,6 +107,11 @@ def _train(
                 config, run_dir, dataset, display, graceful_exit, stopwatch, fresh, cluster
             )
         except AlreadyFinished as finished:
+            if test is not None and "accuracy" not in finished.summary:
+                # Its test set could not be read when the training was done, or is new.
+                with _model_is_saved(path):
+                    finished.summary |= final_scores(load_model(run_dir.model), test)
+                run_dir.write_summary(finished.summary)
             print_finished(finished.summary, path)
             return str(finished.summary["status"])
         outcome = _run(training)

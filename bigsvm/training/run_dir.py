@@ -101,11 +101,14 @@ class RunDir:
             os.close(descriptor)
         return False
 
-    def begin(self, config: str, iteration: int) -> None:
-        """Prepare to start at `iteration`: delete the summary and later metrics."""
+    def begin(self, config: str, iteration: int) -> int:
+        """Prepare to start at `iteration`: delete the summary and later metrics.
+
+        Returns the last iteration in metrics.jsonl, 0 if there is none.
+        """
         self.summary.unlink(missing_ok=True)
         self.write_text(self.config, config)
-        self._rewind_metrics(iteration)
+        return self._rewind_metrics(iteration)
 
     def clear(self) -> None:
         """Delete the files of an earlier run, and nothing else."""
@@ -137,10 +140,11 @@ class RunDir:
         with open_no_symlink(self.metrics, "a") as file:
             file.write(json.dumps(report) + "\n")
 
-    def _rewind_metrics(self, iteration: int) -> None:
+    def _rewind_metrics(self, iteration: int) -> int:
         """Delete reports after `iteration`, which the resumed run writes again."""
+        last = 0
         if not self.metrics.exists():
-            return
+            return last
         with (
             self.metrics.open(errors="replace") as old,
             atomic_write(self.metrics) as temporary,
@@ -148,10 +152,13 @@ class RunDir:
         ):
             for line in old:
                 try:
-                    if json.loads(line)["iteration"] <= iteration:
-                        new.write(line.rstrip("\n") + "\n")
+                    reported = int(json.loads(line)["iteration"])
                 except (ValueError, TypeError, KeyError):
                     continue  # cut off when the run was killed
+                if reported <= iteration:
+                    new.write(line.rstrip("\n") + "\n")
+                    last = reported
+        return last
 
 
 def _lock(descriptor: int) -> None:

@@ -6,6 +6,7 @@ checks that the same command finishes the run.
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -13,8 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import bigsvm
 from scripts.reliability.clusters import OutsideCluster
-from scripts.reliability.damage import changed_data, flip_a_bit
+from scripts.reliability.damage import changed_data, flip_a_bit, lost_chunk, renamed_classes
 from scripts.reliability.trial import KILLED, WRONG_END, Attempt, Trial
 
 TERMINATED, INTERRUPTED, HUNG_UP = -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP
@@ -147,6 +149,83 @@ def data_changed_under_the_run(trial: Trial) -> None:
         trial.end(attempt, 0, 2)  # 0: it had all it needed
 
 
+def chunk_lost(trial: Trial) -> None:
+    """A chunk is missing when the training resumes: refused, until it is back."""
+    trial.killed()
+    with lost_chunk(trial.store, trial.chance):
+        trial.end(trial.start(), 2)
+
+
+def class_renamed(trial: Trial) -> None:
+    """The labels have other names when the training resumes: refused, or the model would mix them.
+
+    A run that was killed before it had begun takes them as they are, and begins again afterwards.
+    """
+    trial.killed()
+    had_begun = bool(trial.checkpoints()) or (trial.run_dir / "model.safetensors").exists()
+    with renamed_classes(trial.store):
+        if had_begun:
+            trial.end(trial.start(), 2)
+
+
+def test_set_damaged_at_the_end(trial: Trial) -> None:
+    """It was whole when the training began: the model is there, and later the score, too."""
+    attempt = trial.start()
+    trial.some_moment(attempt)
+    with lost_chunk(trial.test, trial.chance):
+        trial.end(attempt, 0, 2)
+
+
+def leftovers_planted(trial: Trial) -> None:
+    """What a killed trainer, or an adversary, has left under the names of temporary files."""
+    trial.killed()
+    victim = trial.scratch / "victim"
+    victim.write_text("untouched")
+    planted = []
+    for folder in (trial.run_dir, trial.run_dir / "checkpoints", trial.run_dir / "snapshots"):
+        if folder.is_dir():
+            process = dead_process()
+            (folder / f".model.safetensors.{process}.tmp").write_bytes(b"torn")
+            (folder / f".config.yaml.{process}.{'0f' * 8}.tmp").touch()
+            planted.append(folder / f".summary.json.{process}.tmp")
+            planted[-1].symlink_to(victim)
+    trial.end(trial.start(), 0)
+    for link in planted:  # not a temporary of ours, so that it is left alone
+        if link.is_symlink():
+            link.unlink()
+        else:
+            trial.deviates(WRONG_END, f"{link.name}, which is not ours, was removed")
+    if victim.read_text() != "untouched":
+        trial.deviates(WRONG_END, "a planted symlink was followed")
+
+
+def cache_not_writable(trial: Trial) -> None:
+    """Compiled code cannot be kept beside the package, nor in a home that cannot be."""
+    installed = trial.scratch / "installed"
+    shutil.copytree(
+        Path(bigsvm.__file__).parent,
+        installed / "bigsvm",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    for package in [installed / "bigsvm", *(installed / "bigsvm").rglob("*")]:
+        if package.is_dir():  # unlike permissions, this holds for root, too
+            (package / "__pycache__").touch()
+    nowhere = {"HOME": f"{os.devnull}/home", "XDG_CACHE_HOME": f"{os.devnull}/cache"}
+    path = os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")])
+    attempt = trial.start(PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1", **nowhere)
+    trial.end(attempt, 0)
+    if "NUMBA_CACHE_DIR" not in attempt.said:
+        trial.deviates(WRONG_END, "it was not told where compiled code is kept")
+    shutil.rmtree(trial.temporary / f"bigsvm-numba-{os.getuid()}", ignore_errors=True)
+
+
+def dead_process() -> int:
+    """The number of a process that has ended."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    return ended.pid
+
+
 def disk_full(trial: Trial) -> None:
     attempt = trial.start()
     trial.some_moment(attempt)
@@ -232,6 +311,11 @@ ATTACKS: dict[str, Attack] = {
     "newest checkpoint deleted": newest_checkpoint_deleted,
     "data changed between": data_changed_between,
     "data changed under the run": data_changed_under_the_run,
+    "chunk lost": chunk_lost,
+    "class renamed": class_renamed,
+    "test set damaged at the end": test_set_damaged_at_the_end,
+    "leftovers planted": leftovers_planted,
+    "cache not writable": cache_not_writable,
 }
 ON_WORKERS: dict[str, Attack] = {
     "a worker killed": one_worker_killed,

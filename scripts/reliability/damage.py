@@ -1,5 +1,6 @@
 """Damage to stores and checkpoints: flipped bits, exchanged rows."""
 
+import json
 import random
 import shutil
 from collections.abc import Iterator
@@ -25,6 +26,45 @@ def changed_data(store: Path, scratch: Path, chance: random.Random) -> Iterator[
     yield
     remove(store)
     whole.rename(store)
+
+
+@contextmanager
+def lost_chunk(store: Path, chance: random.Random) -> Iterator[None]:
+    """A store without one of its chunks inside the block; of HDF5, without the end of the file."""
+    if store.is_file():
+        chunk, cut = store, chance.randrange(1, store.stat().st_size)
+    else:
+        chunks = [file for file in sorted((store / "train").rglob("c/**/*")) if file.is_file()]
+        chunk, cut = chance.choice(chunks), 0
+    content = chunk.read_bytes()
+    chunk.unlink()
+    if cut:
+        chunk.write_bytes(content[:cut])
+    yield
+    chunk.write_bytes(content)
+
+
+@contextmanager
+def renamed_classes(store: Path) -> Iterator[None]:
+    """A store whose labels have other names inside the block."""
+    import h5py
+    import zarr
+
+    @contextmanager
+    def attributes() -> Iterator[Any]:
+        if store.is_file():
+            with h5py.File(store, "r+") as file:
+                yield file["train"].attrs
+        else:
+            yield zarr.open_group(store / "train", mode="r+").attrs
+
+    with attributes() as found:
+        before = found["classes"]
+        words = ["good", "bad"]
+        found["classes"] = json.dumps(words) if isinstance(before, str) else words
+    yield
+    with attributes() as found:
+        found["classes"] = before
 
 
 def turn_some_rows(store: Path, chance: random.Random) -> None:

@@ -137,7 +137,7 @@ class FaultInjection:
         problem = Problem(data, {"model": model, "solver": solver})
         run_dir = Path(tempfile.mkdtemp(dir=self.folder)) / "undisturbed"
         store = self.folder / data / "one chunk.zarr"
-        config = self._config(problem, store, {}, {"kind": "none"}, run_dir)
+        config = self._config(problem, (store, store), {}, {"kind": "none"}, run_dir)
         arguments = [*IN_MEMORY, str(config), "--run-dir", str(run_dir)]
         attempt = Attempt(arguments, self.folder, self.fork_server)
         if attempt.wait() != 0:
@@ -168,18 +168,20 @@ class FaultInjection:
                 run_dir = disk / "run"
             form = chance.choice(sorted(FORMS))
             copy(self.folder / problem.data / form, folder / form)
+            copy(self.folder / problem.data / "one chunk.zarr", folder / "test.zarr")
             saving = {
                 "checkpoint_every": chance.choice([5, 20, 60, 200]),
                 "keep_checkpoints": chance.choice([1, 2, 3]),
             }
             cluster = CLUSTERS[plan.cluster](folder / "cluster", self.fork_server)
             stack.callback(cluster.close)
-            config = self._config(problem, folder / form, saving, cluster.settings, folder)
+            stores = folder / form, folder / "test.zarr"
+            config = self._config(problem, stores, saving, cluster.settings, folder)
             way = chance.choice([IN_MEMORY, STREAMED])
             arguments = [*way, str(config), "--run-dir", str(run_dir)]
             iterations = problem.expected["summary"]["iterations"]
             trial = Trial(
-                arguments, run_dir, folder / form, folder, iterations, saving["checkpoint_every"],
+                arguments, run_dir, *stores, folder, iterations, saving["checkpoint_every"],
                 cluster, self.fork_server, chance,
             )  # fmt: skip
             for name in plan.names:
@@ -194,14 +196,14 @@ class FaultInjection:
     def _config(
         self,
         problem: Problem,
-        store: Path,
+        stores: tuple[Path, Path],
         saving: dict[str, Any],
         cluster: dict[str, Any],
         beside: Path,
     ) -> Path:
         config = beside.parent / f"{beside.name}.yaml"
         values = {
-            "data": {"train": str(store)},
+            "data": {"train": str(stores[0]), "test": str(stores[1] / "train")},
             **problem.settings,
             "run": {"snapshot_every": 200, **saving},
             "cluster": cluster,
@@ -224,11 +226,16 @@ def result_of(run_dir: Path) -> dict[str, Any]:
 
 def differences(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
     """What differs between two finished runs."""
-    return [
-        f"{name}: not what the undisturbed run has"
-        for name in sorted(expected.keys() | found.keys())
-        if expected.get(name) != found.get(name)
-    ]
+    differing = []
+    for name in sorted(expected.keys() | found.keys()):
+        one, other = expected.get(name), found.get(name)
+        if one != other:
+            words = "not what the undisturbed run has"
+            if isinstance(one, dict) and isinstance(other, dict):
+                keys = (key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
+                words += " in " + ", ".join(sorted(keys))
+            differing.append(f"{name}: {words}")
+    return differing
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -128,8 +128,8 @@ class Trial:
     ----------
     arguments : list of str
         Arguments of Python that start the training, and resume it.
-    run_dir, store, scratch : Path
-        Its own run directory and data; a folder for the tricks of this trial.
+    run_dir, store, test, scratch : Path
+        Its own run directory, data and test data; a folder for the tricks of this trial.
     iterations : int
         How many the undisturbed run took.
     checkpoint_every : int
@@ -146,6 +146,7 @@ class Trial:
     arguments: list[str]
     run_dir: Path
     store: Path
+    test: Path
     scratch: Path
     iterations: int
     checkpoint_every: int
@@ -203,7 +204,8 @@ class Trial:
         self.deviations.append((kind, words))
 
     def _check_nothing_lost(self, saved: int, attempt: Attempt, code: int) -> None:
-        went_on = re.search(r"resuming at iteration ([\d,]+)", attempt.said)
+        done = r"(?:resuming at iteration|already \w+ after) ([\d,]+)"
+        went_on = re.search(done, attempt.said)
         if went_on:
             self.resumes += 1
             at = int(went_on[1].replace(",", "").strip())
