@@ -59,3 +59,26 @@ def test_a_torn_summary_is_no_end(train: Train, converged: Path) -> None:
     assert "already" not in train(converged).stdout
     assert summary(converged)["status"] == "converged"
     assert load_model(converged / "model.safetensors").about["relative_gap"] >= 0
+
+
+def test_the_last_report_is_made_where_a_kill_came_before_it(
+    train: Train, converged: Path, straight: Path
+) -> None:
+    """The newest checkpoint is of the last iteration, metrics.jsonl does not tell of it yet."""
+    lines = (converged / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (converged / "metrics.jsonl").write_text("".join(lines[:-1]))
+    (converged / "summary.json").unlink()
+    train(converged)
+    assert reported(converged)[-1] == reported(straight)[-1]
+    train(converged, "solver.max_iterations=1000000")
+    assert reported(converged)[-1] == reported(straight)[-1], "once"
+
+
+def test_a_test_set_that_comes_later_is_scored(
+    train: Train, converged: Path, stores: dict[str, Path]
+) -> None:
+    model, before = final(converged), summary(converged)
+    said = train(converged, f"data.test={stores['chunks of 8192']}/train").stdout
+    assert said.startswith("already converged after")
+    assert summary(converged)["accuracy"] > 0.5
+    assert before.items() <= summary(converged).items() and final(converged) == model
