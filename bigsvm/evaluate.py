@@ -3,6 +3,7 @@
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from bigsvm import cli
@@ -31,6 +32,7 @@ examples:
   python -m bigsvm.evaluate runs/miniboone
   python -m bigsvm.evaluate runs/miniboone --follow            beside a training
   python -m bigsvm.evaluate runs/miniboone --test other.zarr
+  python -m bigsvm.evaluate runs/mine --test new.csv --label-column class
   python -m bigsvm.evaluate runs/fw runs/mfw --picture both.png --labels "SVM" "sparse SVM"
 """
 
@@ -45,8 +47,10 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     )
     add = parser.add_argument
     add("runs", metavar="RUN_DIR", nargs="+", type=Path, help="written by python -m bigsvm.train")
-    add("--test", metavar="STORE", help="test set, scaled like the training data: a path or an "
-        "address (default: data.test of the run's config)")  # fmt: skip
+    add("--test", metavar="STORE|FILE", help="test set: a store scaled like the training data (a "
+        "path or an address), or a file of raw labelled rows, which are prepared as the training "
+        "data was (default: data.test of the run's config)")  # fmt: skip
+    add("--label-column", metavar="NAME", help="of a file of raw rows (default: the last)")
     add("--follow", action="store_true", help="evaluate snapshots as they appear, until the run "
         "ends")  # fmt: skip
     add("--picture", metavar="FILE.png", type=Path, help="also plot all runs together")
@@ -67,15 +71,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     from bigsvm.terminal.compiling import notify_compilation
     from bigsvm.training.evaluation import RunEvaluation, evaluate_all, follow
 
-    runs = {
-        label: RunEvaluation(folder, arguments.test)
-        for label, folder in zip(labels, arguments.runs, strict=True)
-    }
-    with notify_compilation():
+    with ExitStack() as stack, notify_compilation():
+        runs = {
+            label: RunEvaluation(folder, _test_set(arguments, folder, stack))
+            for label, folder in zip(labels, arguments.runs, strict=True)
+        }
         (follow if arguments.follow else evaluate_all)(runs, picture)
     written = [path for run in runs.values() for path in run.written]
     print(f"written: {', '.join(map(str, [*written, *([picture] if picture else [])]))}")
     return 0
+
+
+def _test_set(arguments: Namespace, run: Path, stack: ExitStack) -> str | None:
+    """The test set as a store; that of a file of raw rows goes away with the stack."""
+    from bigsvm.core.urls import is_url
+    from bigsvm.prediction.inputs import is_store
+    from bigsvm.prediction.like import prepared_test_set
+    from bigsvm.readers import ReadOptions
+
+    test = arguments.test
+    raw = test is not None and not is_url(test) and Path(test).is_file() and not is_store(test)
+    if not raw:
+        if arguments.label_column is not None:
+            raise UserError("--label-column: is for a file of raw rows (--test FILE)")
+        return test
+    if arguments.follow:
+        raise UserError(
+            f"--follow: needs a store; make one of {test} with python -m bigsvm.prepare --like"
+        )
+    if not run.is_dir():
+        raise UserError(f"{run}: there is no such run directory")
+    options = ReadOptions(label_column=arguments.label_column)
+    return str(stack.enter_context(prepared_test_set(Path(test), run, options)))
 
 
 if __name__ == "__main__":

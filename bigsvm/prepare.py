@@ -7,13 +7,14 @@ from pathlib import Path
 
 from bigsvm import cli
 from bigsvm.config.prepare_options import options_from_arguments
+from bigsvm.core.errors import UserError
 from bigsvm.core.scaling import KINDS
 from bigsvm.preparation.pipeline import prepare
 from bigsvm.preparation.sources import SOURCES, SYNTHETIC
 from bigsvm.readers import FORMATS
 from bigsvm.stores.writer import COMPRESSIONS
 from bigsvm.tables.encoding import RULES, UNSEEN
-from bigsvm.tables.files import spooled
+from bigsvm.tables.files import SourceName, is_table_source, shown_source, spooled
 from bigsvm.terminal.progress import show_progress
 from bigsvm.terminal.signals import exit_on_sigterm
 
@@ -24,6 +25,7 @@ EXAMPLES = """examples:
   python -m bigsvm.prepare train.libsvm mine.zarr --test-file test.libsvm --scaling minmax
   python -m bigsvm.prepare parts/ mine.zarr --label-column class --ignore id --categorical auto
   python -m bigsvm.prepare 'log-*.csv.gz' mine.zarr --missing median --features age,income
+  python -m bigsvm.prepare new.csv new.zarr --like runs/mine
   zcat *.gz | python -m bigsvm.prepare - mine.zarr
   python -m bigsvm.prepare synthetic big.zarr --rows 1000000 --features 50
 """
@@ -46,6 +48,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     add("store", metavar="STORE", type=Path, help="what to make: *.zarr, *.h5 or *.hdf5")
     add("--overwrite", action="store_true", help="replace an existing store")
     add("--quiet", action="store_true", help="show neither progress nor summary")
+    add("--like", type=Path, metavar="STORE|MODEL", help="prepare a labelled file exactly as the "
+        "training data of this store, model or run was, as a test set")  # fmt: skip
     split = parser.add_argument_group("test set")
     add = split.add_argument
     add("--test-file", type=Path, metavar="FILE", help="rows of this file")
@@ -95,6 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from bigsvm.terminal.compiling import notify_compilation
 
     with exit_on_sigterm(), spooled(arguments.source, arguments.store) as source:
+        if arguments.like is not None:
+            return _prepare_like(source, arguments)
         asked = (source, arguments.store, options, arguments.test_file)
         if arguments.quiet:
             prepare(*asked, overwrite=arguments.overwrite)
@@ -102,6 +108,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         with show_progress() as progress, notify_compilation():
             summary = prepare(*asked, progress=progress, overwrite=arguments.overwrite)
     print(summary)
+    return 0
+
+
+FITTED = (
+    "test_file", "test_rows", "test_fraction", "seed", "scaling", "clip", "drop_value", "positive",
+    "ignore", "missing", "categorical", "unseen", "weight_column", "features", "rows", "noise",
+)  # fmt: skip
+
+
+def _prepare_like(source: SourceName, arguments: Namespace) -> int:
+    """Run `prepare --like`."""
+    from bigsvm.prediction.like import preparation_of, prepare_like
+
+    for name in FITTED:
+        if getattr(arguments, name) is not None:
+            option = name.replace("_", "-")
+            raise UserError(f"--{option}: is taken from --like {arguments.like}; leave it out")
+    if isinstance(source, tuple) or is_table_source(source):
+        raise UserError(f"--like: takes one file, and {shown_source(source)} is several")
+    options = options_from_arguments(vars(arguments)).to_read()
+    like = preparation_of(arguments.like)
+    store, asked = arguments.store, {"overwrite": arguments.overwrite}
+    if arguments.quiet:
+        prepare_like(Path(source), store, like, options, **asked)
+        return 0
+    with show_progress() as progress:
+        rows = prepare_like(Path(source), store, like, options, **asked, progress=progress)
+    print(f"test: {rows:,} rows x {like.n_features} features, like {arguments.like}")
+    print(f"written to {store}")
     return 0
 
 

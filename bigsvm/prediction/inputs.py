@@ -15,6 +15,7 @@ from bigsvm.readers import Reader, ReadOptions
 if TYPE_CHECKING:
     from bigsvm.models.model import Model
     from bigsvm.models.scoring import LabelledChunk
+    from bigsvm.prediction.like import Preparation
     from bigsvm.readers.chosen_columns import ChosenColumns
     from bigsvm.tables.reader import EncodedTable
 
@@ -73,7 +74,7 @@ def open_source(
     """
     if is_store(source):
         return _open_store(source, arrays, model, options.with_labels, stack)
-    return _open_file(Path(source), options, model)
+    return open_file(Path(source), options, model)
 
 
 def _open_store(
@@ -112,7 +113,8 @@ def _open_store(
     return Source(dataset.path, dataset.n, chunks, raw=theirs is None)
 
 
-def _open_file(path: Path, options: ReadOptions, model: "Model") -> Source:
+def open_file(path: Path, options: ReadOptions, model: "Model | Preparation") -> Source:
+    """Open a file of raw rows for a model, or for data like its training data."""
     from bigsvm.models.scoring import check_features
     from bigsvm.readers import open_reader
     from bigsvm.readers.columns import match_features
@@ -138,7 +140,9 @@ def _open_file(path: Path, options: ReadOptions, model: "Model") -> Source:
     return Source(str(path), rows, _pieces_of_file(path, reader, options, model), raw=True)
 
 
-def _encoded_table(path: Path, options: ReadOptions, model: "Model") -> "EncodedTable | None":
+def _encoded_table(
+    path: Path, options: ReadOptions, model: "Model | Preparation"
+) -> "EncodedTable | None":
     """The columns of a table, encoded as the training data was; None where that was not."""
     encoding = model.encoding
     if encoding is None:
@@ -174,10 +178,12 @@ def _label_column(
     return None
 
 
-def _chosen_columns(path: Path, options: ReadOptions, model: "Model") -> "ChosenColumns | None":
+def _chosen_columns(
+    path: Path, options: ReadOptions, model: "Model | Preparation"
+) -> "ChosenColumns | None":
     """The columns the model knows by name, where the file has others too; None where it has not."""
     from bigsvm.models.named_rows import check_names
-    from bigsvm.readers.arrow_batches import open_named_table
+    from bigsvm.readers.arrow_batches import is_arrow, open_named_table
     from bigsvm.readers.chosen_columns import ChosenColumns
     from bigsvm.readers.columns import column_position
 
@@ -191,13 +197,14 @@ def _chosen_columns(path: Path, options: ReadOptions, model: "Model") -> "Chosen
     label = _label_column(path, options, names, features)
     if options.weight_column is not None:
         weight = names[column_position(path, options.weight_column, names, len(names), "weights")]
-    if len(names) == len(features) + len({label, weight} - {None}):
+    exact = len(names) == len(features) + len({label, weight} - {None})
+    if exact and not is_arrow(path):
         return None  # nothing to leave out: the reader of the format is faster
     return ChosenColumns(table, features, label)
 
 
 def _pieces_of_file(
-    path: Path, reader: Reader, options: ReadOptions, model: "Model"
+    path: Path, reader: Reader, options: ReadOptions, model: "Model | Preparation"
 ) -> "Iterator[LabelledChunk]":
     from bigsvm.models.scoring import LabelledChunk
 

@@ -25,6 +25,7 @@ def place(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     messy["kind"] = messy["fAlpha"].gt(20).map({True: "wide", False: "narrow"})
     messy.loc[::7, "fWidth"] = None
     messy[["id", "kind", *NAMES, "class"]].to_csv(tmp_path / "messy.csv", index=False)
+    messy[:200][["kind", *reversed(NAMES), "class"]].to_csv(tmp_path / "later.csv", index=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -1,0 +1,109 @@
+"""New labelled data, prepared as the training data was: `prepare --like`, `evaluate --test FILE`."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.feather
+import pytest
+
+from bigsvm import cli
+from bigsvm.stores.store import open_dataset
+from tests.support.real_table import NAMES, command, magic_table
+
+KINDS = {True: "wide", False: "narrow"}
+
+
+def table_of(data_dir: Path, rows: int, seed: int) -> pd.DataFrame:
+    table = magic_table(data_dir, rows, seed).assign(id=range(rows))
+    table["kind"] = table["fAlpha"].gt(20).map(KINDS)
+    table.loc[::7, "fWidth"] = np.nan
+    return table[["id", "kind", *NAMES, "class"]]
+
+
+@pytest.fixture(scope="module", params=["messy", "plain"])
+def folder(
+    request: pytest.FixtureRequest, data_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """t.zarr, its test part from test.csv; a run on it; other.csv: the rows of test.csv reordered."""
+    folder = tmp_path_factory.mktemp(request.param)
+    train, test = table_of(data_dir, 700, 0), table_of(data_dir, 300, 1)
+    options = ["--scaling", "standard", "--clip", 3, "--label-column", "class", "--quiet"]
+    if request.param == "messy":
+        options += ["--ignore", "id", "--categorical", "kind", "--missing", "indicator"]
+    else:
+        train, test = (table[["fSize", "fAlpha", "fDist", "class"]] for table in (train, test))
+    train.to_csv(folder / "train.csv", index=False)
+    test.to_csv(folder / "test.csv", index=False)
+    other = test[["class", *reversed(list(test)[:-1])]].assign(more="text")
+    other.to_csv(folder / "other.csv", index=False)
+    pyarrow.feather.write_feather(test, folder / "test.feather")
+    test_file = ["--test-file", folder / "test.csv"]
+    command("prepare", folder / "train.csv", folder / "t.zarr", *test_file, *options)
+    command("init", folder / "t.zarr", "--out", folder / "t.yaml")
+    asked = ["--set", "solver.tolerance=0.1", "--set", "run.snapshot_every=300"]
+    command("train", folder / "t.yaml", "--run-dir", folder / "run", *asked)
+    return folder
+
+
+def content(store: Path) -> tuple[bytes, bytes, list[str] | None, object]:
+    with open_dataset(store, "test") as data:
+        return (
+            data.read(0, data.n).tobytes(), data.labels().tobytes(), data.feature_names,
+            data.encoding,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("like", ["t.zarr", "run", "run/model.safetensors"])
+def test_the_same_rows_give_the_same_store(folder: Path, tmp_path: Path, like: str) -> None:
+    expected = content(folder / "t.zarr/test")
+    for name, label in (("test.csv", []), ("other.csv", ["--label-column", "class"])):
+        out = tmp_path / f"{name}.zarr"
+        command("prepare", folder / name, out, "--like", folder / like, *label)
+        assert content(out) == expected
+
+
+def scores(run: Path) -> list[dict[str, str]]:
+    with (run / "evaluation.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_evaluate_takes_raw_labelled_files(folder: Path) -> None:
+    run = folder / "run"
+    command("evaluate", run)
+    expected = scores(run)
+    assert len(expected) > 1
+    for name in ("test.csv", "other.csv", "test.feather"):
+        command("evaluate", run, "--test", folder / name, "--label-column", "class")
+        assert scores(run) == expected
+    assert not list(run.glob(".test*")), "what was made for it is gone"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["prepare", "test.csv", "o.zarr", "--like", "run", "--scaling", "minmax"], "--scaling: is"),
+        (["prepare", "test.csv", "o.zarr", "--like", "none.zarr"], "none.zarr"),
+        (["prepare", "none.csv", "o.zarr", "--like", "run"], "none.csv: there is no such file"),
+        (["prepare", "test.csv", "train.csv", "o.zarr", "--like", "run"], "--like: takes one file"),
+        (["prepare", "bad.csv", "o.zarr", "--like", "run"], "neither 'g' nor 'h'"),
+        (["prepare", "few.csv", "o.zarr", "--like", "run"], "no column 'fDist'"),
+        (["evaluate", "run", "--test", "test.csv", "--follow"], "--follow: needs a store"),
+        (["evaluate", "run", "--test", "t.zarr", "--label-column", "a"], "--label-column: is for"),
+        (["evaluate", "none", "--test", "test.csv"], "none: there is no such run directory"),
+        (["evaluate", "run", "--test", "test.csv", "--label-column", "fDist"], "is a feature"),
+    ],
+)
+def test_mistakes(
+    folder: Path, arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(folder)
+    test = pd.read_csv("test.csv")
+    test.assign(**{"class": "x"}).to_csv("bad.csv", index=False)
+    test.drop(columns="fDist").to_csv("few.csv", index=False)
+    assert cli.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("error:") == 1, error
+    assert not Path("o.zarr").exists() and not list(folder.glob("**/.test*"))
