@@ -90,6 +90,7 @@ def prepare_like(
         done = 0
         chunks: Any = open_file(source, options, like).chunks
         for chunk in scale_chunks(chunks, str(source), like.scaling):
+            assert chunk.codes is not None  # as when they were counted
             writer.append("test", chunk.x.astype("float32", copy=False), chunk.codes)
             done += len(chunk.x)
             progress("writing rows", done, rows)

@@ -1,4 +1,4 @@
-"""New labelled data, prepared as the training data was: `prepare --like`, `evaluate --test FILE`."""
+"""New labelled data, prepared as the training data was: `prepare --like`, `evaluate --test`."""
 
 import csv
 from pathlib import Path
@@ -26,7 +26,7 @@ def table_of(data_dir: Path, rows: int, seed: int) -> pd.DataFrame:
 def folder(
     request: pytest.FixtureRequest, data_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """t.zarr, its test part from test.csv; a run on it; other.csv: the rows of test.csv reordered."""
+    """t.zarr, its test part from test.csv; a run on it; other.csv: test.csv in another order."""
     folder = tmp_path_factory.mktemp(request.param)
     train, test = table_of(data_dir, 700, 0), table_of(data_dir, 300, 1)
     options = ["--scaling", "standard", "--clip", 3, "--label-column", "class", "--quiet"]
@@ -83,7 +83,10 @@ def test_evaluate_takes_raw_labelled_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["prepare", "test.csv", "o.zarr", "--like", "run", "--scaling", "minmax"], "--scaling: is"),
+        (
+            ["prepare", "test.csv", "o.zarr", "--like", "run", "--scaling", "minmax"],
+            "--scaling: ",
+        ),
         (["prepare", "test.csv", "o.zarr", "--like", "none.zarr"], "none.zarr"),
         (["prepare", "none.csv", "o.zarr", "--like", "run"], "none.csv: there is no such file"),
         (["prepare", "test.csv", "train.csv", "o.zarr", "--like", "run"], "--like: takes one file"),
