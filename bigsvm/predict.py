@@ -1,4 +1,4 @@
-"""A store or a file through a model: python -m bigsvm.predict MODEL INPUT OUT."""
+"""Apply a model to a store or a file: python -m bigsvm.predict MODEL INPUT OUT."""
 
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Summary:
-    """What `predict` has found."""
+    """The result of `predict`."""
 
     name: str
     out: Path
     classes: Classes
     counts: tuple[int, ...]  # rows predicted as each class
-    accuracy: float | None  # where the input has labels
+    accuracy: float | None  # if the input has labels
 
     def __str__(self) -> str:
         each = ", ".join(
@@ -76,24 +76,24 @@ def predict(
         A store, a group in one, the address of either (s3://...), or a file of raw rows.
     out : Path
         `*.csv` or `*.parquet` with the columns row (from 0), decision, label; `*.zarr` with the
-        arrays decision and label; or `*.npy` with the decision values. It appears whole or not at
-        all. Of more than two classes each has a decision value: a column decision_LABEL each, or an
-        array (rows, classes). `-` is standard output, as CSV.
+        arrays decision and label; or `*.npy` with the decision values. Written atomically. With
+        more than two classes there is a column decision_LABEL for each, or an array
+        (rows, classes). `-` is standard output, as CSV.
     options : ReadOptions, optional
-        How to read a file; `with_labels=False` where there are no labels, in a store too.
+        How to read a file; `with_labels=False` if a file or store has no labels.
     arrays : (name of X, name of y)
-        In a store of the user's own.
+        In a store that was not made by `prepare`.
     overwrite : bool
         Replace an existing output.
     cluster : ClusterConfig, optional
-        Who computes, instead of this process. It still reads and writes; the output is the same.
+        Compute on this cluster; this process still reads and writes. The output is the same.
     keep : sequence of str
-        Columns of the input file that a table of predictions has too, after the row.
+        Columns of the input file to copy to a table of predictions, after the row number.
     threshold : float, optional
-        Of two classes: the decision value from which on a row is of the second one, in place of
-        the model's own.
+        For two classes: rows with at least this decision value are of the second class; replaces
+        the threshold of the model.
     progress : callable
-        Told how far it is.
+        Called with (what is being done, amount done, total or None).
 
     Returns
     -------
@@ -106,10 +106,10 @@ def predict(
     options = options or ReadOptions()
     inputs = [Path(path) for path in (model_file, source) if not is_url(str(path))]
     if any(out.exists() and path.exists() and out.samefile(path) for path in inputs):
-        raise UserError(f"{out}: is an input, too; choose another name for the output")
+        raise UserError(f"{out}: is also an input; choose another name for the output")
     for path in inputs:
         if out.resolve() in path.resolve().parents:
-            raise UserError(f"{out}: holds the input {path}; choose another name for the output")
+            raise UserError(f"{out}: contains the input {path}; choose another name for the output")
     model = load_model(model_file)
     if threshold is not None:
         model = _with_threshold(model, threshold)
@@ -134,7 +134,7 @@ def predict(
         if kept is not None:
             kept.check_end()
         if not counts.any():
-            raise UserError(f"{found.name}: no rows in it")
+            raise UserError(f"{found.name}: has no rows")
     accuracy = right / int(counts.sum()) if labelled else None
     return Summary(found.name, out, model.classes, tuple(map(int, counts)), accuracy)
 
@@ -142,8 +142,8 @@ def predict(
 def _with_threshold(model: "Model", threshold: float) -> "Model":
     if len(model.classes) > 2:
         raise UserError(
-            f"--threshold: is for two classes, and the model has {len(model.classes)}, where the "
-            "largest decision value decides"
+            f"--threshold: is for two classes, and the model has {len(model.classes)}, of which "
+            "the largest decision value wins"
         )
     if not np.isfinite(threshold):
         raise UserError(f"--threshold {threshold}: must be a finite number")
@@ -155,17 +155,17 @@ def _score(
 ) -> "Iterator[ScoredChunk]":
     from bigsvm.models.scoring import Scorer, score_chunks
 
-    asked = Scorer([model]), found.chunks, found.name, model.scaling if found.raw else None
+    work = Scorer([model]), found.chunks, found.name, model.scaling if found.raw else None
     if cluster is None:
-        return score_chunks(*asked)
+        return score_chunks(*work)
     from bigsvm.cluster.start import connect
     from bigsvm.prediction.cluster import score_on_cluster
 
-    workers = stack.enter_context(connect(cluster, _say, lambda: False))
-    return score_chunks(*asked) if workers is None else score_on_cluster(workers, *asked)
+    workers = stack.enter_context(connect(cluster, _log, lambda: False))
+    return score_chunks(*work) if workers is None else score_on_cluster(workers, *work)
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
@@ -177,8 +177,8 @@ EXAMPLES = """examples:
   python -m bigsvm.predict runs/mb/model.safetensors new.csv - --keep id --no-labels | head
   python -m bigsvm.predict runs/mb/model.safetensors big.zarr f.zarr --cluster tcp://head:8786
 
-Raw rows are scaled as the model's training data was; a prepared store says itself that it is
-scaled already. Of a store with the parts train and test, test is taken unless STORE/train is named.
+Raw rows are scaled like the model's training data; a prepared store records that it is scaled
+already. For a store with the parts train and test it is test, unless STORE/train is named.
 """
 
 
@@ -186,7 +186,7 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
     parser = cli.Arguments(
         prog="python -m bigsvm.predict",
-        description="Stream a store or a file through a model, in bounded memory.",
+        description="Apply a model to a store or a file, in bounded memory.",
         epilog=EXAMPLES,
         formatter_class=RawDescriptionHelpFormatter,
     )
@@ -198,69 +198,72 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     add("out", metavar="OUT", type=Path, help="*.csv or *.parquet (row, decision, label), *.zarr "
         "(decision, label) or *.npy (decision values); - is standard output, as CSV")  # fmt: skip
     add("--keep", action="append", default=[], metavar="COLUMN", help="a column of the file, such "
-        "as an id, that the predictions have too; repeatable")  # fmt: skip
-    add("--threshold", type=float, metavar="T", help="decision value from which on a row is of "
-        "the second class (default: the model's own, 0 unless fitted)")  # fmt: skip
-    add("--no-labels", action="store_true", help="there are none, or they do not matter: in a "
+        "as an id, to copy to the predictions; repeatable")  # fmt: skip
+    add("--threshold", type=float, metavar="T", help="rows with at least this decision value "
+        "are of the second class (default: the model's threshold, 0 unless fitted)")  # fmt: skip
+    add("--no-labels", action="store_true", help="the input has none, or ignore them: in a "
         "file every column is a feature")  # fmt: skip
     add("--overwrite", action="store_true", help="replace an existing OUT")
     add("--quiet", action="store_true", help="show neither progress nor summary")
     add("--cluster", metavar="WHERE", help="compute on the workers of a Dask cluster: `local` "
-        "starts some here; or the address of a scheduler, or its scheduler file")  # fmt: skip
+        "starts workers here; or a scheduler's address, or its scheduler file")  # fmt: skip
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="a value for the cluster "
         "as in a config, for instance cluster.workers=4; repeatable")  # fmt: skip
     reading = parser.add_argument_group("reading a file")
     add = reading.add_argument
-    add("--format", choices=FORMATS, help="default: found out")
+    add("--format", choices=FORMATS, help="default: detected")
     add("--label-column", metavar="NAME", help="name, or position from 0 (default: the last)")
-    add("--weight-column", metavar="NAME", help="likewise, if there is one: it is left out")
+    add("--weight-column", metavar="NAME", help="likewise; it is ignored")
     add("--header", choices=("auto", "yes", "no"), help="whether a CSV file has one")
     add("--delimiter", metavar="C", help="of CSV")
-    own = parser.add_argument_group("reading a store of your own")
+    own = parser.add_argument_group("reading a store not made by prepare")
     add = own.add_argument
     add("--x", metavar="NAME", help="array of the rows (default X)")
-    add("--y", metavar="NAME", help="array of the labels (default y, where there is one)")
+    add("--y", metavar="NAME", help="array of the labels (default y, if it exists)")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `python -m bigsvm.predict`."""
     arguments = parse_arguments(argv)
-    _refuse_options_without_use(arguments)
+    _check_options(arguments)
     options = replace(
         options_from_arguments(vars(arguments)).to_read(), with_labels=not arguments.no_labels
     )
-    asked = (arguments.model, arguments.source, arguments.out, options)
-    kept: dict[str, Any] = {"arrays": (arguments.x, arguments.y), "overwrite": arguments.overwrite}
-    kept |= {"keep": arguments.keep, "threshold": arguments.threshold}
+    positional = (arguments.model, arguments.source, arguments.out, options)
+    options_given: dict[str, Any] = {
+        "arrays": (arguments.x, arguments.y),
+        "overwrite": arguments.overwrite,
+    }
+    options_given |= {"keep": arguments.keep, "threshold": arguments.threshold}
     if arguments.cluster is not None:
         from bigsvm.config.file import cluster_config
 
-        kept["cluster"] = cluster_config(arguments.cluster, arguments.set)
+        options_given["cluster"] = cluster_config(arguments.cluster, arguments.set)
     elif arguments.set:
-        raise UserError(f"--set {arguments.set[0]}: is for --cluster, which is not given")
+        raise UserError(f"--set {arguments.set[0]}: needs --cluster")
     from bigsvm.terminal.compiling import notify_compilation
 
     with exit_on_sigterm():
         if arguments.quiet:
-            predict(*asked, **kept)
+            predict(*positional, **options_given)
             return 0
         with show_progress() as progress, notify_compilation():
-            summary = predict(*asked, **kept, progress=progress)
+            summary = predict(*positional, **options_given, progress=progress)
     print(summary, file=sys.stderr if str(arguments.out) == STANDARD_OUTPUT else sys.stdout)
     return 0
 
 
-def _refuse_options_without_use(arguments: Namespace) -> None:
+def _check_options(arguments: Namespace) -> None:
     store = is_store(arguments.source)
     of_files = ("format", "label_column", "weight_column", "header", "delimiter")
     unused = of_files if store else ("x", "y")
     for name in unused:
         if getattr(arguments, name) is not None:
             kind, option = "a store" if store else "a file", name.replace("_", "-")
-            raise UserError(f"--{option}: is not for {kind}, and {arguments.source} is one")
+            raise UserError(f"--{option}: does not apply to {kind}, and {arguments.source} is one")
     if store and arguments.keep:
-        raise UserError(f"--keep: is not for a store, and {arguments.source} is one")
+        raise UserError(f"--keep: does not apply to a store, and {arguments.source} is one")
     if arguments.no_labels and (arguments.y or arguments.label_column):
         raise UserError("--no-labels contradicts the option that names the labels")
 

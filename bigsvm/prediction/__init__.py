@@ -1,1 +1,1 @@
-"""A model over any number of rows: from wherever they are to a file of answers."""
+"""Applying a model to any number of rows: inputs, outputs, and Dask clusters."""

@@ -1,7 +1,7 @@
-"""Decision values computed by the workers of a Dask cluster, a round of rows after the other.
+"""Decision values computed on a Dask cluster, in rounds of rows.
 
-The driver reads, scales and writes; rows travel to the workers, and decision values back. Each
-worker is given the model once. While one round is collected and written the next is computed.
+The driver reads, scales and writes; it sends rows to the workers, which return decision values.
+Each worker receives the model once. While one round is written, the next is computed.
 """
 
 from collections import deque
@@ -19,14 +19,14 @@ from bigsvm.models.scoring import LabelledChunk, ScoredChunk, Scorer, check_fini
 from bigsvm.prediction import worker as predict_worker
 from bigsvm.stores.rows import prefetch_map
 
-CALL_BYTES = 4 * 2**20  # of rows, for one task
+CALL_BYTES = 4 * 2**20  # rows of one task
 ROUND_BYTES = 64 * 2**20
-ROUNDS = 2  # on their way at once
+ROUNDS = 2  # in flight at a time
 
 
 @dataclass(frozen=True)
 class Round:
-    """The rows of some consecutive chunks on their way, and where each chunk ends."""
+    """Consecutive chunks in flight: their rows, and where each chunk begins and ends."""
 
     rows: np.ndarray
     chunks: list[tuple[int, int, np.ndarray | None]]  # start, stop, codes
@@ -34,7 +34,7 @@ class Round:
 
 
 class ClusterScorer:
-    """A scorer that every worker of a cluster is given; see `Scorer`."""
+    """A `Scorer` that is sent to every worker of a cluster."""
 
     def __init__(self, cluster: Cluster, scorer: Scorer) -> None:
         self._cluster = cluster
@@ -49,11 +49,11 @@ class ClusterScorer:
         )
 
     def round_bytes(self) -> int:
-        """How many bytes of rows keep all workers busy, within a bound."""
+        """The bytes of rows that keep all workers busy, up to ROUND_BYTES."""
         return min(ROUND_BYTES, CALL_BYTES * len(self._cluster.workers()))
 
     def send(self, rows: np.ndarray) -> PendingTasks:
-        """Divide rows among the workers."""
+        """Distribute rows over the workers."""
         workers = list(self._cluster.workers().items())
         evenly = -(-len(rows) // len(workers))
         size = max(1, min(evenly, CALL_BYTES // (4 * rows.shape[1])))
@@ -66,7 +66,7 @@ class ClusterScorer:
     def receive(self, rows: np.ndarray, sent: PendingTasks) -> np.ndarray:
         """The decision values (model, row) of rows that were sent."""
         while (answers := self._cluster.collect(sent)) is None:
-            sent = self.send(rows)  # whoever had them is gone
+            sent = self.send(rows)  # the workers that had them are gone
         return np.concatenate(answers, axis=1)
 
 
@@ -77,7 +77,7 @@ def score_on_cluster(
     where: str,
     scaling: Scaling | None = None,
 ) -> Iterator[ScoredChunk]:
-    """Score all chunks on a cluster; the same values, in the same order, as `scoring.score_chunks`.
+    """Score all chunks on a cluster, with the same results as `scoring.score_chunks`.
 
     Parameters
     ----------
@@ -92,33 +92,33 @@ def score_on_cluster(
         One for each chunk.
     """
     workers = ClusterScorer(cluster, scorer)
-    under_way: deque[Round] = deque()
-    for together in _grouped(scale_chunks(chunks, where, scaling), workers):
-        rows = np.concatenate([chunk.x for chunk in together], dtype=np.float32)
-        edges = [(start, start + len(x), codes) for start, x, codes in together]
-        under_way.append(Round(rows, edges, workers.send(rows)))
-        if len(under_way) > ROUNDS:
-            yield from _finished(under_way.popleft(), workers, where)
-    while under_way:
-        yield from _finished(under_way.popleft(), workers, where)
+    in_flight: deque[Round] = deque()
+    for group in _grouped(scale_chunks(chunks, where, scaling), workers):
+        rows = np.concatenate([chunk.x for chunk in group], dtype=np.float32)
+        edges = [(start, start + len(x), codes) for start, x, codes in group]
+        in_flight.append(Round(rows, edges, workers.send(rows)))
+        if len(in_flight) > ROUNDS:
+            yield from _finished(in_flight.popleft(), workers, where)
+    while in_flight:
+        yield from _finished(in_flight.popleft(), workers, where)
 
 
 def _grouped(
     chunks: Iterator[LabelledChunk], workers: ClusterScorer
 ) -> Iterator[list[LabelledChunk]]:
-    """The chunks in groups that keep all workers busy, read ahead in the background."""
-    together: list[LabelledChunk] = []
+    """Group chunks into rounds that keep all workers busy, reading ahead in the background."""
+    group: list[LabelledChunk] = []
     left = workers.round_bytes()
     for chunk in prefetch_map(lambda _: next(chunks, None), repeat(None)):
         if chunk is None:
             break
-        together.append(chunk)
+        group.append(chunk)
         left -= 4 * chunk.x.size
         if left <= 0:
-            yield together
-            together, left = [], workers.round_bytes()
-    if together:
-        yield together
+            yield group
+            group, left = [], workers.round_bytes()
+    if group:
+        yield group
 
 
 def _finished(round: Round, workers: ClusterScorer, where: str) -> Iterator[ScoredChunk]:

@@ -1,4 +1,4 @@
-"""What `predict` goes through: a store, or a file of raw rows."""
+"""The input of `predict`: a store, or a file of raw rows."""
 
 import sys
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ class Source:
     """Rows to predict."""
 
     name: str
-    rows: int | None  # where known beforehand
+    rows: int | None  # if known in advance
     chunks: "Iterator[LabelledChunk]"
-    raw: bool  # not scaled yet
+    raw: bool  # still to be scaled
 
 
 def is_store(source: Path | str) -> bool:
-    """Whether it is a Zarr or HDF5 store, or a group inside one, rather than a file of rows."""
+    """Whether `source` is a Zarr or HDF5 store, or a group in one, rather than a file of rows."""
     import h5py
 
     if is_url(str(source)):
@@ -42,7 +42,7 @@ def is_store(source: Path | str) -> bool:
     if path.is_dir() or any(parent.is_file() for parent in path.parents):
         return True
     if path.suffix in (".zarr", ".h5", ".hdf5") or any(p.suffix == ".zarr" for p in path.parents):
-        return True  # not there: the store has the better words for it
+        return True  # missing: opening the store gives the better message
     raise UserError(f"{path}: there is no such file or store")
 
 
@@ -53,7 +53,7 @@ def open_source(
     model: "Model",
     stack: ExitStack,
 ) -> Source:
-    """Open what `predict` is to go through.
+    """Open the input of `predict`.
 
     Parameters
     ----------
@@ -62,11 +62,11 @@ def open_source(
     options : ReadOptions
         How to read a file, and whether there are labels.
     arrays : (name of X, name of y)
-        In a store of the user's own.
+        In a store that was not made by `prepare`.
     model : Model
-        What the rows have to fit.
+        The model that the rows must match.
     stack : ExitStack
-        Closes it again.
+        Closes the input.
 
     Returns
     -------
@@ -89,14 +89,14 @@ def _open_store(
     from bigsvm.stores.store import open_dataset
 
     with wrap_read_errors(str(path)):
-        place = open_group(path)
+        group = open_group(path)
         try:
-            part = "test" if "test" in place else "train"
-            if (arrays[0] or "X") not in place and part in place:
-                place = place.subgroup(part)
-            with_labels = with_labels and (arrays[1] is not None or "y" in place)
+            part = "test" if "test" in group else "train"
+            if (arrays[0] or "X") not in group and part in group:
+                group = group.subgroup(part)
+            with_labels = with_labels and (arrays[1] is not None or "y" in group)
         finally:
-            place.close()
+            group.close()
     spec = {"path": path, "x": arrays[0], "y": arrays[1]}
     dataset = stack.enter_context(
         open_dataset(
@@ -123,21 +123,21 @@ def open_file(path: Path, options: ReadOptions, model: "Model | Preparation") ->
     chosen = _encoded_table(path, options, model) or _chosen_columns(path, options, model)
     if chosen is not None:
         options = replace(options, with_labels=chosen.label is not None)
-        chunks = _pieces_of_file(path, chosen, options, model)
+        chunks = _chunks_of_file(path, chosen, options, model)
         return Source(str(path), chosen.n, chunks, raw=True)
     if detect_format(path, options) == "libsvm":
-        # Rows may leave out the last features.
+        # Rows may omit the last features.
         options = replace(options, features=model.n_features)
     reader = open_reader(path, options)
     advice = ""
     if reader.d == model.n_features - 1 and options.with_labels:
-        advice = " (one column was taken for the labels; --no-labels if there are none)"
+        advice = " (one column was read as the labels; use --no-labels if there are none)"
     if reader.d == model.n_features + 1 and not options.with_labels:
         advice = " (is one column the labels? then leave out --no-labels)"
     check_features(model, reader.d, str(path), advice)
     reader = match_features(reader, model.feature_names, str(path), "the model")
-    rows: int | None = getattr(reader, "n", None)  # text does not say it beforehand
-    return Source(str(path), rows, _pieces_of_file(path, reader, options, model), raw=True)
+    rows: int | None = getattr(reader, "n", None)  # unknown in advance for text
+    return Source(str(path), rows, _chunks_of_file(path, reader, options, model), raw=True)
 
 
 def _encoded_table(
@@ -203,7 +203,7 @@ def _chosen_columns(
     return ChosenColumns(table, features, label)
 
 
-def _pieces_of_file(
+def _chunks_of_file(
     path: Path, reader: Reader, options: ReadOptions, model: "Model | Preparation"
 ) -> "Iterator[LabelledChunk]":
     from bigsvm.models.scoring import LabelledChunk

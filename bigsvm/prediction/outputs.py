@@ -1,4 +1,4 @@
-"""Predictions on their way to the disk: CSV, Parquet, Zarr or npy, written as they come."""
+"""The outputs of `predict`: CSV, Parquet, Zarr or npy, streamed to disk."""
 
 import csv
 import io
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STANDARD_OUTPUT = "-"
-ROW_GROUP = 2**20  # decision values: Parquet and Zarr in small pieces are slow to read
+ROW_GROUP = 2**20  # decision values: small row groups and chunks are slow to read
 
 
 def columns_of(classes: Classes, kept: Sequence[str] = ()) -> list[str]:
-    """Of a table: one decision value, or where there are more than two classes one for each."""
+    """The columns of a table: one decision value, or one per class for more than two."""
     names = [f"decision_{label}" for label in classes] if len(classes) > 2 else ["decision"]
     return ["row", *kept, *names, "label"]
 
 
 def rows_in_group(classes: Classes) -> int:
-    """How many rows are written together."""
+    """The number of rows in a row group or chunk."""
     return ROW_GROUP if len(classes) == 2 else max(1, ROW_GROUP // len(classes))
 
 
 class Writer(Protocol):
-    """Takes the rows in order, from row 0 on."""
+    """Writes predictions in the order of the rows."""
 
     def append(
         self, start: int, decision: np.ndarray, label: np.ndarray, kept: "pa.Table | None" = None
     ) -> None:
         """Write rows `start`, `start` + 1, ... with decision values and class labels.
 
-        The decision values are (rows,), or (rows, classes) where there are more than two. `kept`
-        are columns of the input, which follow the row where the output is a table.
+        The decision values are (rows,), or (rows, classes) for more than two. `kept` are columns of
+        the input, which follow the row number if the output is a table.
         """
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ class Writer(Protocol):
 
 
 class CsvPredictions:
-    """The columns row, decision, label; a decision value reads back to the same bits."""
+    """The columns row, decision, label; decision values are written with all their digits."""
 
     def __init__(self, file: IO[bytes], classes: Classes, kept: Sequence[str] = ()) -> None:
         self._text = io.TextIOWrapper(file, encoding="utf-8", newline="")
@@ -80,7 +80,7 @@ class ParquetPredictions:
         self._names = columns_of(classes, kept)
         self._group_rows = rows_in_group(classes)
         self._parquet: Any = None
-        self._waiting: list[Any] = []
+        self._buffered: list[Any] = []
 
     def append(
         self, start: int, decision: np.ndarray, label: np.ndarray, kept: "pa.Table | None" = None
@@ -89,21 +89,21 @@ class ParquetPredictions:
         import pyarrow as pa
 
         rows = np.arange(start, start + len(decision))
-        exact = label.dtype.kind in "iuf"  # otherwise Arrow takes whole numbers for signed ones
+        exact = label.dtype.kind in "iuf"  # Arrow would convert other integers to signed ones
         labels = pa.array(label if exact else [str(value) for value in label.tolist()])
         values = [np.ascontiguousarray(column) for column in np.atleast_2d(decision.T)]
         others = [] if kept is None else kept.columns
-        self._waiting.append(pa.table([rows, *others, *values, labels], names=self._names))
-        if sum(map(len, self._waiting)) >= self._group_rows:
+        self._buffered.append(pa.table([rows, *others, *values, labels], names=self._names))
+        if sum(map(len, self._buffered)) >= self._group_rows:
             self._flush()
 
     def _flush(self) -> None:
         import pyarrow as pa
         from pyarrow import parquet
 
-        if self._waiting:
-            table = pa.concat_tables(self._waiting)
-            self._waiting.clear()
+        if self._buffered:
+            table = pa.concat_tables(self._buffered)
+            self._buffered.clear()
             if self._parquet is None:
                 self._parquet = parquet.ParquetWriter(self._file, table.schema)
             self._parquet.write_table(table, row_group_size=self._group_rows)
@@ -116,7 +116,7 @@ class ParquetPredictions:
 
 
 class NpyPredictions:
-    """The decision values only, one float64 array."""
+    """Only the decision values, as one float64 array."""
 
     def __init__(self, file: IO[bytes], classes: Classes) -> None:
         self._file = file
@@ -137,7 +137,7 @@ class NpyPredictions:
         self._write_header()
 
     def _write_header(self) -> None:
-        # numpy leaves room in the header for the length to grow: it can be written again.
+        # numpy pads the header so that it can be rewritten with a larger length.
         about = {"descr": "<f8", "fortran_order": False, "shape": (self._rows, *self._width)}
         np.lib.format.write_array_header_1_0(self._file, about)
 
@@ -150,21 +150,21 @@ class ZarrPredictions:
 
         self._chunk_rows = rows_in_group(classes)
         self._group = zarr.create_group(folder, zarr_format=3)
-        self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
+        self._buffered: list[tuple[np.ndarray, np.ndarray]] = []
 
     def append(
         self, start: int, decision: np.ndarray, label: np.ndarray, kept: "pa.Table | None" = None
     ) -> None:
         """See `Writer`."""
-        self._waiting.append((decision, label))
-        while sum(len(decision) for decision, _ in self._waiting) >= self._chunk_rows:
+        self._buffered.append((decision, label))
+        while sum(len(decision) for decision, _ in self._buffered) >= self._chunk_rows:
             self._write_chunk()
 
     def _write_chunk(self) -> None:
-        """Write a whole chunk of what waits, or all that is left of it at the end."""
-        decision, label = map(np.concatenate, zip(*self._waiting, strict=True))
+        """Write one chunk of the buffered rows, or at the end the rest of them."""
+        decision, label = map(np.concatenate, zip(*self._buffered, strict=True))
         rows = self._chunk_rows
-        self._waiting = [(decision[rows:], label[rows:])]
+        self._buffered = [(decision[rows:], label[rows:])]
         for name, values in (("decision", decision), ("label", label)):
             if name not in self._group:
                 kind = str if values.dtype.kind in "UO" else values.dtype
@@ -175,7 +175,7 @@ class ZarrPredictions:
 
     def close(self) -> None:
         """See `Writer`."""
-        if any(len(decision) for decision, _ in self._waiting):
+        if any(len(decision) for decision, _ in self._buffered):
             self._write_chunk()
 
 
@@ -188,13 +188,13 @@ KINDS: dict[str, type] = {
 
 
 def check_output(path: Path, overwrite: bool) -> None:
-    """Refuse an output that cannot, or should not, be written."""
+    """Raise a UserError for an output that cannot, or must not, be written."""
     if str(path) == STANDARD_OUTPUT:
         return
     if path.suffix.lower() not in KINDS:
         raise UserError(
-            f"{path}: name the output *.csv, *.parquet, *.zarr or *.npy, which says its format, or "
-            "- for standard output"
+            f"{path}: the name of the output must end in .csv, .parquet, .zarr or .npy, which "
+            "gives its format, or be - for standard output"
         )
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; create it first")
@@ -210,10 +210,10 @@ def check_output(path: Path, overwrite: bool) -> None:
 
 @contextmanager
 def open_predictions(path: Path, classes: Classes, kept: Sequence[str] = ()) -> Iterator[Writer]:
-    """Yield a writer; the output appears whole when the block ends well, or not at all.
+    """Yield a writer; the output appears only if the block succeeds.
 
-    To standard output it goes as it comes, as CSV. `kept` are the columns of the input that a table
-    has besides its own.
+    Standard output receives CSV as it is computed. `kept` names the columns of the input that are
+    copied to a table.
     """
     writer: Writer
     if str(path) == STANDARD_OUTPUT:
@@ -230,7 +230,7 @@ def open_predictions(path: Path, classes: Classes, kept: Sequence[str] = ()) -> 
             writer.close()
             publish(folder / path.name, path)
         return
-    # A table that was cut off by kill -9 may be as large as the disk.
+    # What kill -9 left of an earlier table may be large.
     remove_stale_temporaries(path.parent, path.name)
     with atomic_write(path) as temporary, temporary.open("wb") as file:
         writer = kind(file, classes, kept) if kept else kind(file, classes)

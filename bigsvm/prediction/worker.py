@@ -1,4 +1,4 @@
-"""What runs on a Dask worker for `predict`: a model that is kept, and rows that come."""
+"""The part of `predict` that runs on a Dask worker: it keeps the model and scores rows."""
 
 from typing import Any
 
@@ -13,16 +13,16 @@ _kept: tuple[str, Scorer] | None = None
 
 
 def take(key: str, expected: dict[str, Any], scorer: Scorer) -> dict[str, Any]:
-    """Keep a scorer, in place of any before, if the software is as expected; tell what it is."""
+    """Store the scorer if the software versions are as expected; return the versions."""
     global _kept
     _kept = (key, scorer) if software_versions() == expected else None
     return software_versions()
 
 
 def decide(key: str, rows: np.ndarray, count: int) -> np.ndarray:
-    """The decision values (model, row) of rows, by the scorer that was taken under `key`."""
+    """The decision values (model, row) of rows, by the scorer stored under `key`."""
     with task_lock:
         if _kept is None or _kept[0] != key:
-            raise UnfitWorker("it has not got the model yet")
+            raise UnfitWorker("it does not have the model yet")
         with use_threads(min(count, available_threads())):
             return _kept[1].decisions(block_of(rows))

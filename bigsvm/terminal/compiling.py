@@ -28,6 +28,7 @@ class CompileTimer(event.Listener):
         return self._seconds + running
 
     def on_start(self, _: event.Event) -> None:
+        """Called by numba when it begins to compile a function."""
         self._depth += 1
         if self._depth == 1:
             self._began = time.monotonic()
@@ -36,6 +37,7 @@ class CompileTimer(event.Listener):
             self._timer.start()
 
     def on_end(self, _: event.Event) -> None:
+        """Called by numba when it has compiled a function."""
         self._depth -= 1
         if self._depth == 0:
             self._timer.cancel()

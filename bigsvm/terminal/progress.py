@@ -1,4 +1,4 @@
-"""How far long work has come: a bar on a terminal, plain lines elsewhere."""
+"""The progress of long operations: a bar on a terminal, plain lines in a log."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 @contextmanager
 def show_progress() -> Iterator[Progress]:
-    """Yield a Progress that shows itself on stderr."""
+    """Yield a Progress callback that displays on stderr."""
     if sys.stderr.isatty():
         with _bars() as progress:
             yield progress

@@ -130,7 +130,7 @@ def test_a_zarr_output_replaces_only_what_it_may(folder: Path, tmp_path: Path) -
     assert not (out / "kept").exists()
     assert zarr.open_group(out, mode="r")["decision"].shape == (2500,)
     store = make_store(tmp_path / "mine.zarr", rows=300)
-    assert "holds the input" in refused(folder, store / "test", store, "--overwrite")
+    assert "contains the input" in refused(folder, store / "test", store, "--overwrite")
     assert (store / "test").is_dir()
     (tmp_path / "folder.zarr").mkdir()
     assert "is a folder" in refused(
@@ -269,7 +269,7 @@ def test_mistakes_are_told_and_nothing_is_left(folder: Path, tmp_path: Path) -> 
     out = tmp_path / "out.csv"
     assert "no such file or store" in refused(folder, tmp_path / "none.csv", out)
     assert "no such store" in refused(folder, tmp_path / "none.zarr", out)
-    assert "*.csv" in refused(folder, folder / "raw.csv", tmp_path / "out.txt")
+    assert ".csv" in refused(folder, folder / "raw.csv", tmp_path / "out.txt")
     assert "no folder" in refused(folder, folder / "raw.csv", tmp_path / "no" / "out.csv")
     assert "--x" in refused(folder, folder / "raw.csv", out, "--x", "X")
     assert "--label-column" in refused(folder, folder / "s.zarr", out, "--label-column", "1")

@@ -203,7 +203,7 @@ def test_no_workers_and_unfit_ones_are_told_in_one_line(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--set", "cluster.workers=2"), "--set cluster.workers=2: is for --cluster"),
+        (("--set", "cluster.workers=2"), "--set cluster.workers=2: needs --cluster"),
         (("--cluster", "local", "--set", "model.C=2"), "write it as cluster.key=value"),
         (("--cluster", "local", "--set", "cluster.worker=2"), "did you mean 'workers'?"),
         (("--cluster", "local", "--set", "cluster.workers=0"), "cluster.workers = 0"),

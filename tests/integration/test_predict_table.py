@@ -110,7 +110,7 @@ def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:
         (["rows.csv", "o.csv", "--keep", "id", "--keep", "id"], "--keep id: is given twice"),
         (["rows.csv", "o.npy", "--keep", "id"], "o.npy has no columns; write *.csv or *.parquet"),
         (["rows.csv", "o.csv", "--keep", "label"], "have a column 'label' of their own"),
-        (["table.zarr", "o.csv", "--keep", "id"], "--keep: is not for a store"),
+        (["table.zarr", "o.csv", "--keep", "id"], "--keep: does not apply to a store"),
         (["bare.csv", "o.csv", "--keep", "id"], "the columns of bare.csv have no names"),
         (["cut.csv.gz", "o.csv", "--keep", "id"], "cut.csv.gz"),
         (["rows.csv", "o.csv", "--threshold", "nan"], "--threshold nan: must be a finite number"),

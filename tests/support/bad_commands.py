@@ -86,7 +86,7 @@ CASES: dict[str, Case] = {
         "predict run/model.safetensors good.zarr/tset o.csv", {}, ("good.zarr", "'tset'", "test")
     ),
     "predict: output of no format": Case(
-        "predict run/model.safetensors good.csv o.txt", {}, ("o.txt", "*.csv")
+        "predict run/model.safetensors good.csv o.txt", {}, ("o.txt", ".csv")
     ),
     "predict: output exists": Case(
         "predict run/model.safetensors good.csv good.csv", {}, ("good.csv", "--overwrite")
