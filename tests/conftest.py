@@ -7,7 +7,6 @@ os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import yaml
 
 from bigsvm.config import PrepareOptions
 from bigsvm.preparation.pipeline import prepare
+from tests.support.compile_all import compile_all
 from tests.support.once import made_once
 from tests.support.trainings import (
     EVERY,
@@ -34,8 +34,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if session.config.getoption("numprocesses", None) and not hasattr(
         session.config, "workerinput"
     ):
-        load = "from scripts.reliability.fork_server import load_everything; load_everything()"
-        subprocess.run([sys.executable, "-c", load], env=environment(), check=True)
+        compile_all()
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
