@@ -133,7 +133,7 @@ CASES: dict[str, Case] = {
         "prepare good.csv new.zarr --test-rows 40", {}, ("40 test rows", "take fewer")
     ),
     "prepare: clip 0": Case("prepare good.csv new.zarr --clip 0", {}, ("clip", "greater than 0")),
-    "prepare: store of no format": Case("prepare good.csv new.store", {}, ("new.store", "*.zarr")),
+    "prepare: store of no format": Case("prepare good.csv new.store", {}, ("new.store", ".zarr")),
     "prepare: store exists": Case("prepare good.csv good.zarr", {}, ("good.zarr", "--overwrite")),
     "prepare: overwrites no strangers": Case(
         "prepare good.csv my.zarr --overwrite",

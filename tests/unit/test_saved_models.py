@@ -17,7 +17,7 @@ from bigsvm.models.model import Model, load_model
 from bigsvm.preparation.pipeline import prepare
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import open_dataset
-from bigsvm.training import snapshots as model_factory
+from bigsvm.training import snapshots
 from bigsvm.training.snapshots import SnapshotWriter
 from tests.support.small_run import make_store
 
@@ -39,7 +39,7 @@ class Watched(InMemoryBackend):
 def test_in_pieces_the_bytes_are_those_of_the_whole(
     support: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_factory, "_PIECE_BYTES", 10 * 5 * 4)  # ten rows
+    monkeypatch.setattr(snapshots, "_CHUNK_BYTES", 10 * 5 * 4)  # ten rows
     coef = np.linspace(-1, 1, len(support))
     state: Any = SimpleNamespace(iteration=300, n_working=400)
     problem: Any = SimpleNamespace(coefficients=lambda _: (support, coef), intercept=0.0)
