@@ -209,7 +209,7 @@ def test_no_workers_and_unfit_ones_are_told_in_one_line(
         (("--cluster", "local", "--set", "cluster.workers=0"), "cluster.workers = 0"),
         (("--cluster", "tcp://127.0.0.1:1"), "no Dask scheduler answers there"),
         (("--cluster", "no.json"), "--cluster no.json: no such file"),
-        (("--cluster", "locale"), "give `local`"),
+        (("--cluster", "locale"), "use `local`"),
     ],
 )
 def test_mistakes(folder: Path, tmp_path: Path, options: tuple, said: str) -> None:
