@@ -23,6 +23,7 @@ DOCUMENTS = [
     path
     for folder in (".", "bigsvm", "configs", "scripts", "tests")
     for path in (REPOSITORY.glob("*.md") if folder == "." else (REPOSITORY / folder).rglob("*.md"))
+    if path.name != "CHANGELOG.md"  # which also names what is gone
 ]
 
 
@@ -181,6 +182,8 @@ def test_what_a_document_refers_to_is_there(document: Path) -> None:
             assert anchor in slugs, target
     for path in re.findall(r"`([\w.-]+/[\w./-]+\.(?:py|md|yaml|sh|sbatch))`", text):
         assert (REPOSITORY / path).exists() or (document.parent / path).exists(), path
+    for name in re.findall(r"`(\w+\.py)`", text):
+        assert list(document.parent.rglob(name)), name
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
