@@ -396,3 +396,13 @@ def test_the_estimator_gets_past_contradictory_twins() -> None:
     x, y = twins(np.random.default_rng(20), 1200)
     svc = BigSVC(algorithm="mfw").fit(x, y)
     assert len(svc.support_) > 10 and svc.score(x, y) > 0.6
+
+
+@pytest.mark.parametrize("schedule", ["exact", "block"])
+def test_contradictory_twins_of_three_classes_in_either_schedule(schedule: str) -> None:
+    rng = np.random.default_rng(21)
+    y = np.arange(300) % 3
+    x = rng.standard_normal((300, 3)).astype(np.float32) + 4 * np.eye(3, dtype=np.float32)[y]
+    x[1] = x[2] = x[0]
+    svc = BigSVC(algorithm="mfw", schedule=schedule).fit(x, y)
+    assert (svc.relative_gap_ <= TOLERANCE).all() and svc.score(x[3:], y[3:]) > 0.9
