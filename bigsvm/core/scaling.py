@@ -122,3 +122,10 @@ class ScalingFit:
                 f"{kind} scaling; divide this feature by a constant first"
             )
         return Scaling(kind, offset, scale, clip)
+
+
+def effective_scaling(scaling: Scaling | None) -> Scaling | None:
+    """The scaling, or None if it changes nothing (`prepare --scaling none`)."""
+    if scaling is None or scaling.clip is not None:
+        return scaling
+    return scaling if scaling.offset.any() or (scaling.scale != 1).any() else None

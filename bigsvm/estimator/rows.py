@@ -16,6 +16,7 @@ from bigsvm.backends.local import LocalBackend
 from bigsvm.backends.memory import plan_memory
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import classes_array, to_label
+from bigsvm.core.scaling import effective_scaling
 from bigsvm.estimator.dense import VarianceAccumulator, dense_rows
 from bigsvm.estimator.fit import FitOptions
 from bigsvm.estimator.out_of_core import (
@@ -25,7 +26,6 @@ from bigsvm.estimator.out_of_core import (
     row_codes,
     validate_rows,
 )
-from bigsvm.models.scoring import effective
 from bigsvm.solvers.block import largest_hot_set
 from bigsvm.stores.rows import prefetch_map
 from bigsvm.stores.store import Dataset
@@ -172,7 +172,7 @@ def rows_to_predict(estimator: BigSVC, X: Any) -> Iterator[Rows]:
         if names is not None and dataset.feature_names and dataset.feature_names != [*names]:
             raise ValueError(f"{path}: its feature names differ from those of the training data")
         prepared = dataset.recorded_fingerprint is not None
-        if prepared and effective(dataset.scaling) != effective(estimator.scaling_):
+        if prepared and effective_scaling(dataset.scaling) != effective_scaling(estimator.scaling_):
             raise ValueError(
                 f"{path}: was not scaled like the training rows; use data prepared together with "
                 "them"

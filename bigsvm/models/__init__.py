@@ -1,1 +1,1 @@
-"""Trained models: what they decide, how good they are, other programs' formats."""
+"""Trained models: decision values, scores, and export to other formats."""

@@ -1,4 +1,4 @@
-"""What every threshold would give: the ROC and the precision-recall curve of two classes."""
+"""ROC and precision-recall curves of two classes."""
 
 import csv
 from collections.abc import Mapping
@@ -11,20 +11,20 @@ import numpy as np
 from bigsvm.files.atomic import atomic_write
 from bigsvm.models.scores import auc
 
-POINTS = 1000  # of a curve that is kept or drawn, at most
+POINTS = 1000  # the most points of a curve that are saved
 COLUMNS = ("threshold", "false_positive_rate", "recall", "precision")
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Points of both curves, from the highest threshold (nothing is positive) to the lowest.
+    """Points of both curves, from the highest threshold (no positives) to the lowest.
 
     Attributes
     ----------
     threshold, false_positive_rate, recall, precision : (points,) float64
-        Where nothing is positive, the precision is 1 and the threshold infinite.
+        At the first point, without positives, the precision is 1 and the threshold infinite.
     auc, average_precision : float
-        Of all rows, not of the points that are kept; nan where one class has none.
+        Of all rows, not only of the saved points; nan if a class has no rows.
     """
 
     threshold: np.ndarray
@@ -35,14 +35,14 @@ class Curves:
     average_precision: float
 
     def at(self, threshold: float) -> tuple[float, float, float]:
-        """False positive rate, recall and precision at a threshold (of the points, the nearest)."""
+        """False positive rate, recall and precision at a threshold (the nearest point)."""
         place = int(np.searchsorted(-self.threshold, -threshold, "right")) - 1
         found = (self.false_positive_rate, self.recall, self.precision)
         return tuple(float(values[max(0, place)]) for values in found)  # type: ignore[return-value]
 
 
 def curves_of(signs: np.ndarray, decisions: np.ndarray) -> Curves:
-    """The curves of decision values against signs in {-1, +1}.
+    """The curves of decision values for signs in {-1, +1}.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def average_precision(signs: np.ndarray, decisions: np.ndarray) -> float:
 
 
 def _average(recall: np.ndarray, precision: np.ndarray) -> float:
-    # Rounding may leave a sum of shares a little above 1.
+    # Rounding may bring the sum slightly above 1.
     return float(np.minimum(1.0, np.sum(np.diff(recall, prepend=0.0) * precision)))
 
 
@@ -82,7 +82,7 @@ def _points(
     """Threshold, false positive rate, recall and precision, at every decision value."""
     order = np.argsort(-decisions, kind="stable")
     values, hits = decisions[order], np.cumsum(signs[order] > 0)
-    ends = np.flatnonzero(np.append(np.diff(values) != 0, True))  # equal values fall together
+    ends = np.flatnonzero(np.append(np.diff(values) != 0, True))  # equal values are one threshold
     true, chosen = hits[ends], ends + 1
     with np.errstate(invalid="ignore"):
         recall = true / float(hits[-1])
@@ -91,7 +91,7 @@ def _points(
 
 
 def write_curves(path: Path, curves: Curves) -> None:
-    """Write curves.csv: a line for each point."""
+    """Write curves.csv, a line per point."""
     with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -100,7 +100,7 @@ def write_curves(path: Path, curves: Curves) -> None:
 
 
 def plot_curves(path: Path, curves: Curves, threshold: float, positive: str, base: float) -> None:
-    """Draw both curves, with the point that the model's threshold stands for.
+    """Plot both curves, and mark the point of the model's threshold.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Decision values in float64, as other programs compute them from an exported model.
 
-`bigsvm.kernels` rounds every kernel value to float32, for speed. Here nothing is rounded but the
-constants, which are the ones used there: so this is what those values are an approximation of.
+`bigsvm.kernels` rounds every kernel value to float32, for speed. Here only the constants are
+rounded, to the same values as there: these are the values that the others approximate.
 """
 
 import math
@@ -13,7 +13,7 @@ from numba import prange
 from bigsvm.core.compiled import parallel_njit
 from bigsvm.kernels import NAMES, Kernel
 
-# exp(-t) is computed for t up to this and stays the same beyond: 2^-126, the least normal float32.
+# exp(-t) is constant from this t on: 2^-126, the smallest normal float32.
 LARGEST_EXPONENT = 126 * math.log(2)
 _RBF, _LAPLACIAN, _LINEAR, _POLY = (
     NAMES.index(name) for name in ("rbf", "laplacian", "linear", "poly")
@@ -21,9 +21,9 @@ _RBF, _LAPLACIAN, _LINEAR, _POLY = (
 
 
 def as_computed(kernel: Kernel) -> Kernel:
-    """The kernel with its parameters as float32 holds them: others would differ by 1e-8."""
+    """The kernel with its parameters rounded to float32, as `bigsvm.kernels` uses them."""
     _, gamma, coef0, degree = kernel.parameters
-    exponential = kernel.name in ("rbf", "laplacian")  # there gamma is kept for powers of two
+    exponential = kernel.name in ("rbf", "laplacian")  # whose gamma is stored for powers of two
     rate = float(gamma) * math.log(2) if exponential else float(gamma)
     return replace(kernel, gamma=rate, coef0=float(coef0), degree=degree)
 
@@ -31,7 +31,7 @@ def as_computed(kernel: Kernel) -> Kernel:
 def precise_decisions(
     kernel: Kernel, rows: np.ndarray, support_vectors: np.ndarray, coef: np.ndarray
 ) -> np.ndarray:
-    """sum_j coef[j, c] k(support vector j, row i), as (c, i); rows scaled already, and float32."""
+    """sum_j coef[j, c] k(support vector j, row i), as (c, i); the rows are scaled."""
     exact = as_computed(kernel)
     rows = np.ascontiguousarray(rows, np.float32)
     parameters = (NAMES.index(exact.name), exact.gamma, exact.coef0, exact.degree)

@@ -1,4 +1,4 @@
-"""A model in LIBSVM's text format, and beside it what that format has no place for."""
+"""Export to LIBSVM's text format, with a JSON file for what the format cannot express."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes, class_codes
+from bigsvm.core.scaling import effective_scaling
 from bigsvm.files.atomic import atomic_write
 from bigsvm.kernels import Kernel
 from bigsvm.models.double_precision import as_computed
@@ -23,19 +24,18 @@ _INT_32 = range(-(2**31), 2**31)
 
 
 def write_libsvm(model: Model, path: Path, overwrite: bool = False) -> Path | None:
-    """Write the model for LIBSVM to take, whole or not at all.
+    """Write the model in LIBSVM's format, atomically.
 
-    LIBSVM knows no scaling, and whole numbers only for labels. The file holds the support vectors
-    as the training saw them. Where rows must be scaled first, or where labels are not whole
-    numbers, PATH.json says how.
+    LIBSVM has no scaling, and only integer labels. The support vectors are scaled; if rows must be
+    scaled first, or labels are not integers, PATH.json describes how.
 
-    More than two classes LIBSVM decides pair by pair, by votes: the decision value of a pair is
+    With more than two classes LIBSVM votes over pairs of classes: the decision value of a pair is
     f_i - f_j here, so that the class with the largest f wins all its pairs.
 
     Returns
     -------
     Path or None
-        Of that second file, where there is need of one.
+        The JSON file, if one was written.
     """
     if model.kernel["name"] not in KERNELS:
         raise UserError(
@@ -43,39 +43,39 @@ def write_libsvm(model: Model, path: Path, overwrite: bool = False) -> Path | No
             "export to .onnx instead"
         )
     beside = path.with_name(f"{path.name}.json")
-    missing = _not_in_the_format(model)
+    missing = _not_expressible(model)
     if beside.exists() and not overwrite:
-        raise UserError(f"{beside}: exists, and belongs to such a model; --overwrite replaces both")
+        raise UserError(
+            f"{beside}: exists, and belongs to an exported model; --overwrite replaces both"
+        )
     with atomic_write(path) as temporary:
         with temporary.open("w") as file:
             file.writelines(_lines(model))
-        # Before the model gets its name, for without it that would be used wrongly; but not before
-        # it is written, lest it be all that is left where there is no room for the model.
+        # The JSON file must exist before the model, which would be misused without it; but it must
+        # not be left alone if there is no space for the model.
         if missing:
             with atomic_write(beside) as described:
                 described.write_text(json.dumps(missing, indent=2) + "\n")
     if not missing:
-        beside.unlink(missing_ok=True)  # of a model that this one replaces
+        beside.unlink(missing_ok=True)  # from a model that this one replaces
         return None
     return beside
 
 
-def whole_labels(classes: Classes) -> tuple[int, ...]:
-    """The labels for LIBSVM: the original ones if they are whole numbers, else their codes."""
+def integer_labels(classes: Classes) -> tuple[int, ...]:
+    """The labels for LIBSVM: the original ones if they are integers, else their codes."""
     whole = tuple(label for label in classes if isinstance(label, int) and label in _INT_32)
     return whole if len(whole) == len(classes) else tuple(class_codes(classes).tolist())
 
 
-def _not_in_the_format(model: Model) -> dict[str, Any]:
-    from bigsvm.models.scoring import effective
-
+def _not_expressible(model: Model) -> dict[str, Any]:
     facts: dict[str, Any] = {}
-    labels = whole_labels(model.classes)
+    labels = integer_labels(model.classes)
     if labels != model.classes:
         facts["labels"] = {
             str(label): original for label, original in zip(labels, model.classes, strict=True)
         }
-    if (scaling := effective(model.scaling)) is not None:
+    if (scaling := effective_scaling(model.scaling)) is not None:
         clipped = "" if scaling.clip is None else ", clipped to [-clip, clip]"
         facts["rows"] = f"(x - offset) / scale{clipped}, rounded to float32"
         facts["scaling"] = scaling.to_json()
@@ -105,7 +105,7 @@ def _lines(model: Model) -> Iterator[str]:
 
 
 def _rho(model: Model) -> list[float]:
-    """What LIBSVM subtracts from the value of each pair."""
+    """The rho that LIBSVM subtracts from the decision value of each pair."""
     shifts = model.shifts
     if len(shifts) == 1:
         return [model.threshold - shifts[0]]
@@ -116,12 +116,12 @@ def _rho(model: Model) -> list[float]:
 def _groups(model: Model) -> tuple[tuple[int, ...], list[tuple[np.ndarray, np.ndarray]]]:
     """The labels in LIBSVM's order; for each its support vectors and their coefficients.
 
-    A support vector has a coefficient for each of the other classes; that of a pair's second class
-    is subtracted. One that serves several classes is there several times.
+    A support vector has a coefficient for each other class, negative in pairs where its class is
+    the second. A support vector of several classes is repeated.
     """
     if len(model.classes) == 2:
-        # A decision value above rho means the first label; its support vectors come first, too.
-        below, above = whole_labels(model.classes)
+        # A decision value above rho means the first label, whose support vectors come first.
+        below, above = integer_labels(model.classes)
         positive = model.dual_coef > 0
         indices = np.flatnonzero(positive), np.flatnonzero(~positive)
         return (above, below), [(index, model.dual_coef[index, None]) for index in indices]
@@ -130,4 +130,4 @@ def _groups(model: Model) -> tuple[tuple[int, ...], list[tuple[np.ndarray, np.nd
         index = np.flatnonzero(coef)
         sign_in_pairs = np.array([-1.0] * k + [1.0] * (len(model.classes) - 1 - k))
         groups.append((index, coef[index, None] * sign_in_pairs))
-    return whole_labels(model.classes), groups
+    return integer_labels(model.classes), groups

@@ -1,4 +1,4 @@
-"""A trained classifier: support vectors, coefficients, and all that is needed to use them."""
+"""A trained model, its decision function, and its file format."""
 
 from __future__ import annotations
 
@@ -14,47 +14,49 @@ from bigsvm.core.errors import UserError
 from bigsvm.core.labels import check_label, classes_array, classes_from_json, classes_to_json
 from bigsvm.core.scaling import Scaling
 from bigsvm.files.checked_tensors import read_tensors, write_tensors
+from bigsvm.kernels import NAMES, Kernel, block_of, products
+from bigsvm.models.double_precision import precise_decisions
 from bigsvm.models.named_rows import as_rows
 
 if TYPE_CHECKING:
     from bigsvm.tables.encoding import Encoding
 
 FORMAT = "bigsvm model 1"
-WITH_INTERCEPT = "bigsvm model 2"  # another name: those who know no intercept must not read it
-MANY_CLASSES = "bigsvm model 3"  # of more than two classes, with or without intercepts
-WITH_THRESHOLD = "bigsvm model 4"  # of two classes, with or without an intercept
+WITH_INTERCEPT = "bigsvm model 2"  # a new name, so that older versions do not ignore the intercept
+MANY_CLASSES = "bigsvm model 3"  # more than two classes, with or without intercepts
+WITH_THRESHOLD = "bigsvm model 4"  # two classes, with or without an intercept
 Intercept = float | tuple[float, ...]
-_ROWS_AT_A_TIME = 65_536
+_CHUNK_ROWS = 65_536
 
 
 @dataclass(frozen=True, repr=False)
 class Model:
     """A sparse kernel SVM, ``f(x) = sum_j dual_coef_j k(support_vector_j, x) + intercept``.
 
-    Of more than two classes, each has an f of its own, against the rest; the largest decides, among
-    equals the first.
+    With more than two classes, each has its own f (one-vs-rest); the largest wins, the first in a
+    tie.
 
     Attributes
     ----------
     support_vectors : (m, d) float32
-        As the training saw them, that is, scaled.
+        Scaled, as used in training.
     dual_coef : (m,) float64
-        alpha_j y_j. Of more than two classes (classes, m), in one unit for all: where f is at the
-        margin of its class, it is the same number for every class.
+        alpha_j y_j. For more than two classes (classes, m), normalised so that f has the same value
+        on the margin of every class.
     support_index : (m,) int64
-        The rows of the training set they came from, ascending.
+        The rows of the training set they are, ascending.
     kernel : dict
         Name and parameters.
     classes : tuple
-        Original labels of f < threshold and of f >= threshold; or one for each f.
+        The original labels: of f < threshold and of f >= threshold, or one for each f.
     scaling : Scaling or None
-        What `prepare` did to the training data; `decision_function` does the same to raw rows.
+        The scaling that `prepare` applied; `decision_function` applies it to raw rows.
     about : dict
-        Where it came from: algorithm, C, iteration, n_working, source, fingerprint, ...
+        Its origin: algorithm, C, iteration, n_working, source, fingerprint, ...
     intercept : float or tuple
-        0 unless trained with `model.intercept`; of more than two classes one for each.
+        0 unless trained with `model.intercept`; one per class for more than two.
     threshold : float
-        Of two classes: the decision value from which on a row is of the second one; 0 unless
+        For two classes: rows with at least this decision value are of the second class; 0 unless
         fitted to the training rows (`model.threshold`).
     """
 
@@ -86,7 +88,7 @@ class Model:
 
     @property
     def feature_names(self) -> list[str] | None:
-        """What the training data called its features, where it did."""
+        """The names of the features, if the training data had names."""
         names = self.about.get("feature_names")
         if not isinstance(names, list) or len(names) != self.n_features:
             return None
@@ -94,7 +96,7 @@ class Model:
 
     @property
     def encoding(self) -> Encoding | None:
-        """How the columns of a table became features, where `prepare` encoded them."""
+        """How the columns of a table become features, if `prepare` encoded them."""
         found = self.about.get("encoding")
         if found is None:
             return None
@@ -108,17 +110,17 @@ class Model:
     def decision_function(
         self, X: Any, *, scaled: bool = False, precise: bool = False
     ) -> np.ndarray:
-        """The decision values of rows: (rows,), or (rows, classes) where there are more than two.
+        """The decision values of rows: (rows,), or (rows, classes) for more than two classes.
 
         Parameters
         ----------
         X : (rows, features) array, data frame or Arrow table
-            Raw rows, as they were before `prepare` scaled them. Columns go by name where the
-            model knows names (`feature_names`): missing ones are an error, others are ignored.
+            Raw rows, before scaling. Columns are matched by name if the model has names
+            (`feature_names`): missing ones are an error, others are ignored.
         scaled : bool
             The rows are scaled already, as in a prepared store.
         precise : bool
-            Kernel values in float64, as ONNX Runtime and LIBSVM compute them: many times slower.
+            Compute in float64, as ONNX Runtime and LIBSVM do: many times slower.
 
         Returns
         -------
@@ -132,20 +134,17 @@ class Model:
             )
         if X.dtype.kind not in "fiub":
             raise UserError(f"rows of {X.dtype} given to a model; it takes numbers")
-        from bigsvm.kernels import Kernel, block_of, products
-        from bigsvm.models.double_precision import precise_decisions
-
         kernel, coef = Kernel(**self.kernel), self.columns
         decision = np.repeat(self.shifts[:, None], len(X), axis=1)
-        for start in range(0, len(X), _ROWS_AT_A_TIME):
-            rows = X[start : start + _ROWS_AT_A_TIME]
+        for start in range(0, len(X), _CHUNK_ROWS):
+            rows = X[start : start + _CHUNK_ROWS]
             if self.scaling and not scaled:
                 rows = self.scaling.apply(rows)
             if place := not_in_float32(rows):
                 row, column = place
                 raise UserError(
                     f"row {start + row}, column {column} (counted from 0) is not a finite number, "
-                    "or not in float32 once scaled; replace it or leave out the row"
+                    "or does not fit into float32 once scaled; replace it or remove the row"
                 )
             if precise:
                 decision[:, start : start + len(rows)] += precise_decisions(
@@ -157,7 +156,7 @@ class Model:
 
     @property
     def format(self) -> str:
-        """What the file is called; one without news is as it always was."""
+        """The name of the file format: the oldest that can represent the model."""
         if len(self.classes) > 2:
             return MANY_CLASSES
         if self.threshold:
@@ -189,12 +188,12 @@ class Model:
         return self.labels_of(self.decision_function(X, scaled=scaled))
 
     def labels_of(self, decision: np.ndarray) -> np.ndarray:
-        """The class labels that go with decision values.
+        """The class labels for decision values.
 
         Parameters
         ----------
         decision : array
-            As `decision_function` gives it.
+            As returned by `decision_function`.
 
         Returns
         -------
@@ -203,12 +202,12 @@ class Model:
         return classes_array(self.classes)[self.places_of(decision)]
 
     def places_of(self, decision: np.ndarray) -> np.ndarray:
-        """The class that decision values stand for, by its number in `classes`.
+        """The predicted class for decision values, as a position in `classes`.
 
         Parameters
         ----------
         decision : (rows,) or (rows, classes) array
-            Of `decision_function`.
+            As returned by `decision_function`.
 
         Returns
         -------
@@ -229,7 +228,7 @@ class Model:
 
 
 def not_in_float32(rows: np.ndarray) -> tuple[int, int] | None:
-    """Row and column of the first value that is not finite as float32; None where all are."""
+    """Row and column of the first value that is not finite in float32, or None."""
     with np.errstate(over="ignore"):
         finite = np.isfinite(rows.astype(np.float32, copy=False))
     if finite.all():
@@ -239,15 +238,15 @@ def not_in_float32(rows: np.ndarray) -> tuple[int, int] | None:
 
 
 def write_model(model: Model, support_vectors: np.ndarray | RowChunks, path: Path) -> None:
-    """Write a model to a file, with these support vectors for its own.
+    """Write a model to a file, with support vectors that may be streamed.
 
-    One that is not finite is refused: a good one may be there, under the same name.
+    A UserError if a number is not finite: the file may replace a good model.
     """
     numbers = (model.dual_coef, np.asarray(model.intercept), np.asarray(model.threshold))
     if not all(np.isfinite(values).all() for values in numbers):
-        raise UserError(f"{path}: is not written, for a coefficient of the model is not finite")
+        raise UserError(f"{path}: not written, because a coefficient of the model is not finite")
     if isinstance(support_vectors, np.ndarray) and not np.isfinite(support_vectors).all():
-        raise UserError(f"{path}: is not written, for a support vector is not finite")
+        raise UserError(f"{path}: not written, because a support vector is not finite")
     arrays = {
         "support_vectors": support_vectors,
         "dual_coef": model.dual_coef,
@@ -266,7 +265,7 @@ def write_model(model: Model, support_vectors: np.ndarray | RowChunks, path: Pat
 
 
 def load_model(path: Path | str) -> Model:
-    """Load a model or snapshot. Safe with files from strangers: they are data, never code.
+    """Load a model or snapshot. Safe for untrusted files: they hold data, never code.
 
     Parameters
     ----------
@@ -284,15 +283,13 @@ def load_model(path: Path | str) -> Model:
             f"{WITH_THRESHOLD!r}; use it with the version of bigsvm that wrote it, or train again"
         )
     try:
-        return _model_of(arrays, about)
+        return _build_model(arrays, about)
     except (LookupError, TypeError, ValueError, AttributeError) as problem:
-        raise UserError(f"{path}: is sealed, but makes no model ({problem})") from problem
+        raise UserError(f"{path}: is undamaged, but not a valid model ({problem})") from problem
 
 
-def _model_of(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Model:
-    """The model in a file, which may be anybody's: the seal says only that it is whole."""
-    from bigsvm.kernels import NAMES, Kernel
-
+def _build_model(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Model:
+    """Build and validate a model; the checksum only proves that its file is undamaged."""
     rows, coef = arrays["support_vectors"], arrays["dual_coef"]
     classes = classes_from_json(about)
     many = about["format"] == MANY_CLASSES
@@ -305,11 +302,11 @@ def _model_of(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Mod
         raise ValueError("it has no features")
     index = arrays["support_index"]
     if (rows.dtype, coef.dtype, index.dtype) != (np.float32, np.float64, np.int64):
-        raise ValueError("its arrays hold other numbers than those of a model")
+        raise ValueError("its arrays have other types than those of a model")
     if not (np.isfinite(rows).all() and np.isfinite(coef).all()):
         raise ValueError("a value in it is not finite")
     if len(index) and (index[0] < 0 or (np.diff(index) <= 0).any()):
-        raise ValueError("the rows its support vectors came from are not in order")
+        raise ValueError("its support_index is not ascending")
     kernel = Kernel(**about["kernel"])
     whole = isinstance(kernel.degree, int)
     if kernel.name not in NAMES or not whole or not 1 <= kernel.degree <= 20:
@@ -320,14 +317,14 @@ def _model_of(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Mod
         check_label(label)
     scaling = Scaling.from_json(about["scaling"]) if about["scaling"] else None
     if scaling and not scaling.offset.shape == scaling.scale.shape == rows.shape[1:]:
-        raise ValueError("its scaling is of another number of features")
+        raise ValueError("its scaling has another number of features")
     intercept = _intercept_of(about, len(classes))
     threshold = float(about["threshold"]) if about["format"] == WITH_THRESHOLD else 0.0
     if not np.isfinite(threshold):
         raise ValueError("its threshold is not finite")
     found = dict(about["about"])
     made = Model(rows, coef, index, about["kernel"], classes, scaling, found, intercept, threshold)
-    _ = made.encoding  # a ValueError where there is one that cannot be
+    _ = made.encoding  # raises a ValueError if it is invalid
     return made
 
 

@@ -1,4 +1,4 @@
-"""Rows that know the names of their columns: data frames and Arrow tables."""
+"""Rows with named columns: data frames and Arrow tables."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def column_names(X: Any) -> list[str] | None:
-    """The names of the columns of a data frame or an Arrow table; None where there are none.
+    """The column names of a data frame or an Arrow table; None if there are none.
 
-    The columns that pandas numbers from 0 where it was given no names are not names.
+    The default numbering of pandas does not count as names.
     """
     names = getattr(X, "column_names", None)  # Arrow
     if names is None:
@@ -29,14 +29,14 @@ def column_names(X: Any) -> list[str] | None:
 def as_rows(X: Any, names: Sequence[str] | None, encoding: "Encoding | None" = None) -> np.ndarray:
     """The rows as an array whose columns are `names`, in that order.
 
-    Columns go by name where both the rows and the model have names: missing ones are an error,
-    others are ignored. Otherwise they go by position.
+    Columns are matched by name if both the rows and the model have names: missing ones are an
+    error, others are ignored. Otherwise they are matched by position.
 
     Parameters
     ----------
     X : array, data frame or Arrow table
     names : sequence of str, or None
-        Of the features of a model.
+        The feature names of a model.
     encoding : Encoding, optional
         From the columns of a table to those features; rows without names have the features already.
 
@@ -73,7 +73,7 @@ def _encoded(X: Any, ours: list[str], encoding: "Encoding") -> np.ndarray:
 
 
 def check_names(ours: Sequence[str], names: Sequence[str], where: str) -> None:
-    """Refuse columns among which a feature of the model is missing, or is there twice."""
+    """Raise a UserError if a feature of the model is missing, or there twice."""
     known = set(ours)
     if missing := [name for name in names if name not in known]:
         raise UserError(

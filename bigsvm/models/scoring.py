@@ -10,7 +10,7 @@ import numpy as np
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes, class_codes
-from bigsvm.core.scaling import Scaling
+from bigsvm.core.scaling import Scaling, effective_scaling
 from bigsvm.kernels import Block, Kernel, block_of, products
 from bigsvm.models.model import Model, not_in_float32
 from bigsvm.readers.columns import reject_other_names
@@ -166,7 +166,7 @@ def open_test_set(spec: Spec, model: Trained) -> Dataset:
     dataset = open_dataset(spec, "test", classes=model.classes)
     try:
         check_features_of(dataset, model)
-        if effective(dataset.scaling) != effective(model.scaling):
+        if effective_scaling(dataset.scaling) != effective_scaling(model.scaling):
             raise scaling_mismatch(model, dataset)
     except BaseException:
         dataset.close()
@@ -210,16 +210,9 @@ def check_features_of(dataset: Dataset, model: Trained) -> None:
     )
 
 
-def effective(scaling: Scaling | None) -> Scaling | None:
-    """The scaling, or None for one that changes nothing (`prepare --scaling none`)."""
-    if scaling is None or scaling.clip is not None:
-        return scaling
-    return scaling if scaling.offset.any() or (scaling.scale != 1).any() else None
-
-
 def scaling_mismatch(model: Trained, dataset: Dataset) -> UserError:
     """The error for data that was scaled differently from the model's."""
-    ours, theirs = effective(model.scaling), effective(dataset.scaling)
+    ours, theirs = effective_scaling(model.scaling), effective_scaling(dataset.scaling)
     detail = ""
     if (
         ours

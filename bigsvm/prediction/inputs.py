@@ -84,7 +84,8 @@ def _open_store(
     with_labels: bool,
     stack: ExitStack,
 ) -> Source:
-    from bigsvm.models.scoring import check_features_of, chunks_of, effective, scaling_mismatch
+    from bigsvm.core.scaling import effective_scaling
+    from bigsvm.models.scoring import check_features_of, chunks_of, scaling_mismatch
     from bigsvm.stores.group import open_group, wrap_read_errors
     from bigsvm.stores.store import open_dataset
 
@@ -106,7 +107,7 @@ def _open_store(
     check_features_of(dataset, model)
     for line in dataset.missing_chunk_warnings():
         print(f"warning: {line}", file=sys.stderr)
-    ours, theirs = effective(model.scaling), effective(dataset.scaling)
+    ours, theirs = effective_scaling(model.scaling), effective_scaling(dataset.scaling)
     if theirs is not None and theirs != ours:
         raise scaling_mismatch(model, dataset)
     chunks = chunks_of(dataset, with_labels=with_labels)
