@@ -98,7 +98,7 @@ CASES: dict[str, Case] = {
     "read: LIBSVM index too far": read("line 2|the limit", "n.svm", "1 1:2\n0 99999999:3\n"),
     "read: LIBSVM no pair": read("line 2|index:value", "n.svm", "1 1:2\n0 3\n"),
     "read: MiniBooNE cut": read(
-        "promises 2 + 2|3", "n.txt", "2 2\n" + "1 2 3\n" * 3, "--format miniboone"
+        "announces 2 + 2|3", "n.txt", "2 2\n" + "1 2 3\n" * 3, "--format miniboone"
     ),
     "read: MiniBooNE without counts": read("two counts", "n.txt", "1 2 3\n", "--format miniboone"),
     "read: npy of objects": read("Python objects", "n.npy", bad.OBJECTS),
