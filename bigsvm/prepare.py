@@ -9,7 +9,6 @@ from bigsvm import cli
 from bigsvm.config.prepare_options import options_from_arguments
 from bigsvm.core.errors import UserError
 from bigsvm.core.scaling import KINDS
-from bigsvm.preparation.pipeline import prepare
 from bigsvm.preparation.sources import SOURCES, SYNTHETIC
 from bigsvm.readers import FORMATS
 from bigsvm.stores.writer import COMPRESSIONS
@@ -96,6 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `python -m bigsvm.prepare`."""
     arguments = parse_arguments(argv)
     options = options_from_arguments(vars(arguments))
+    # Not at the top: these import numba and pyarrow, for which `--help` must not wait.
+    from bigsvm.preparation.pipeline import prepare
     from bigsvm.terminal.compiling import notify_compilation
 
     with exit_on_sigterm(), spooled(arguments.source, arguments.store) as source:

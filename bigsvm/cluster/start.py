@@ -81,10 +81,10 @@ def connect(
 
 
 def _check_allowed(address: str) -> None:
-    """Refuse a scheduler that the environment does not name, where it names any.
+    """Reject a scheduler that BIGSVM_ALLOWED_CLUSTERS does not list, if that is set.
 
-    What a scheduler answers is unpickled, so that it can run code here. A config of one's own says
-    by itself that it is trusted; that of a stranger does not.
+    Answers of a scheduler are unpickled, so that it can run code here. The variable limits which
+    clusters an untrusted config can name.
     """
     allowed = os.environ.get(ALLOWED)
     if allowed is None:

@@ -10,6 +10,7 @@ from bigsvm.preparation.sources import SOURCES, SYNTHETIC
 from bigsvm.preparation.synthetic import synthetic_reader
 from bigsvm.readers import Reader, open_reader
 from bigsvm.readers.columns import match_features
+from bigsvm.readers.detect import detect_format
 from bigsvm.tables.files import SourceName, expand, is_table_source, shown_source
 from bigsvm.tables.reader import needs_table, open_table
 
@@ -47,7 +48,7 @@ def with_source_defaults(source: SourceName, options: PrepareOptions) -> Prepare
 
 
 def check_source(source: SourceName) -> None:
-    """Refuse a source that is neither a name nor files."""
+    """Reject a source that is neither a known name nor files."""
     if is_table_source(source):
         expand(source)
         return
@@ -94,8 +95,6 @@ def _open(path: Path, options: PrepareOptions, features: int | None = None) -> I
 
 def _omits_zeros(path: Path, options: PrepareOptions) -> bool:
     """Whether a file may have more features than it shows, because zeros are omitted."""
-    from bigsvm.readers.detect import detect_format
-
     return detect_format(path, options.to_read()) == "libsvm"
 
 

@@ -1,4 +1,4 @@
-"""Chosen columns of a table as Arrow batches: CSV and TSV with a header line, Parquet, Arrow."""
+"""Tables with named columns, read as Arrow batches: CSV/TSV with a header, Parquet, Arrow."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,20 +16,20 @@ from bigsvm.readers.csv import CsvReader
 from bigsvm.readers.decompress import DAMAGE, open_stream
 from bigsvm.readers.detect import detect_format
 
-_TEXT_BYTES = 4 * 2**20  # of a CSV file at a time
+_TEXT_BYTES = 4 * 2**20  # of a CSV file per block
 _BUFFER_BYTES = 2**16
 
 
 class NamedTable:
-    """A file of columns that have names; of those, only the ones asked for are parsed.
+    """A file whose columns have names; parses only the columns that are asked for.
 
     Attributes
     ----------
     names : list of str
     n : int or None
-        The number of rows; None where the file does not say it beforehand.
+        The number of rows; None if it is not known before reading.
     schema : Schema or None
-        None for text, which does not say the types of its values: they are read as strings.
+        None for text, whose values have no declared types and are read as strings.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class NamedTable:
         return self.schema is None
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield all rows in order; the fields of a text file are strings, quotes removed."""
+        """Yield all rows in order; fields of a text file are strings without their quotes."""
         parts = self._text(columns) if self.is_text else self._binary(columns)
         while True:
             try:
@@ -79,7 +79,7 @@ class NamedTable:
         with open_stream(self.path) as stream:
             yield from pa.csv.open_csv(
                 stream,
-                # Threads would read ahead, and so hold more of the file than they were asked for.
+                # Threads would read ahead, and hold more of the file in memory.
                 pa.csv.ReadOptions(block_size=_TEXT_BYTES, use_threads=False),
                 pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
                 pa.csv.ConvertOptions(
@@ -91,12 +91,12 @@ class NamedTable:
 
 
 def open_named_table(path: Path, options: ReadOptions) -> NamedTable | None:
-    """Open a file whose columns have names; None where it is no such file."""
+    """Open a file whose columns have names; None for any other file."""
     if path.is_file() and is_arrow(path):
         try:
             with pa.memory_map(str(path)) as source:
-                names = pa.ipc.open_file(source).schema
-                return NamedTable(path, names.names, None, names)
+                schema = pa.ipc.open_file(source).schema
+                return NamedTable(path, schema.names, None, schema)
         except (pa.ArrowException, OSError) as failure:
             raise UserError(f"{path}: not a readable Arrow file ({one_line(failure)})") from failure
     kind = detect_format(path, options)
@@ -113,12 +113,12 @@ def open_named_table(path: Path, options: ReadOptions) -> NamedTable | None:
         return None
     whole = replace(options, with_labels=False, label_column=None, features=None)
     text = CsvReader(path, whole, tab=kind == "tsv")
-    if text.names is None or text.delimiter == " ":  # Arrow takes no runs of blanks
+    if text.names is None or text.delimiter == " ":  # Arrow cannot split at runs of blanks
         return None
     return NamedTable(path, text.names, delimiter=text.delimiter)
 
 
 def is_arrow(path: Path) -> bool:
-    """Whether it is an Arrow (Feather) file, by its first bytes."""
+    """Whether the magic bytes are those of an Arrow (Feather) file."""
     with path.open("rb") as file:
         return file.read(6) == b"ARROW1"

@@ -1,4 +1,4 @@
-"""Some columns of a table as the features; ids, notes and dates may stand beside them."""
+"""Chosen columns of a table as features; the table may have others (ids, notes, dates)."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,11 +16,11 @@ from bigsvm.readers.labels import LabelDecoder
 from bigsvm.readers.number import NOT_A_NUMBER, as_number
 from bigsvm.readers.validate import checked_labels
 
-MISSING = ("", "?", "nan", "na", "n/a", "null", "none")  # as text says it, in any case
+MISSING = ("", "?", "nan", "na", "n/a", "null", "none")  # in text, ignoring case
 
 
 class ChosenColumns:
-    """See `bigsvm.readers`: the columns `features`, in this order, and perhaps one of labels."""
+    """Reads the columns `features`, in this order, and optionally labels; see `bigsvm.readers`."""
 
     def __init__(self, table: NamedTable, features: Sequence[str], label: str | None) -> None:
         self._table, self.label = table, label
@@ -36,8 +36,8 @@ class ChosenColumns:
         first = 1
         for part in self._table.batches(wanted):
             x = np.empty((part.num_rows, self.d))
-            for place, name in enumerate(self.feature_names):
-                x[:, place] = present_numbers(part.column(name), self._table.path, name, first)
+            for position, name in enumerate(self.feature_names):
+                x[:, position] = present_numbers(part.column(name), self._table.path, name, first)
             y = np.empty(0)
             if self.label is not None:
                 y = labels_of(part.column(self.label), self._table.path, first, labels)
@@ -48,7 +48,7 @@ class ChosenColumns:
 
 
 def present_numbers(values: pa.Array, path: Path, name: str, first: int) -> np.ndarray:
-    """The numbers of a column, all there and finite; `first` is the row of values[0], from 1."""
+    """The numbers of a column, all present and finite; `first` is the row of values[0], from 1."""
     found = numbers(values, path, name, first)
     if not np.isfinite(found).all():
         row = int(np.argmin(np.isfinite(found)))
@@ -58,7 +58,7 @@ def present_numbers(values: pa.Array, path: Path, name: str, first: int) -> np.n
 
 
 def numbers(values: pa.Array, path: Path | str, name: str, first: int) -> np.ndarray:
-    """The numbers of a column as float64, nan where the value is missing."""
+    """The numbers of a column as float64, NaN for missing values."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         values = values.dictionary_decode()
@@ -94,7 +94,7 @@ def _numbers_in_text(values: pa.Array, path: Path | str, name: str, first: int) 
 
 
 def labels_of(values: pa.Array, path: Path, first: int, decoder: LabelDecoder | None) -> np.ndarray:
-    """The labels in a column; a decoder makes numbers of text that is all numbers."""
+    """The labels in a column; the decoder turns text that is all numbers into numbers."""
     if values.null_count:
         row = first + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
         raise UserError(f"{path}, row {row}: the label is missing")
@@ -116,7 +116,7 @@ def _labels_in_text(values: pa.Array, first: int, decoder: LabelDecoder) -> np.n
     _, offsets, text = values.buffers()
     ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
     spans = np.column_stack([ends[:-1], ends[1:]]).astype(np.int64)
-    known = np.full(len(values), NOT_A_NUMBER, np.int8)  # all of them by the decoder's own words
-    lines = np.arange(first + 1, first + 1 + len(values))  # the header is the first
+    known = np.full(len(values), NOT_A_NUMBER, np.int8)  # so that the decoder parses all of them
+    lines = np.arange(first + 1, first + 1 + len(values))  # the header is line 1
     content = np.frombuffer(text or b"\0", np.uint8)
     return decoder.decode(content, spans, np.empty(len(values)), known, lines)

@@ -134,7 +134,7 @@ def line_blocks(path: Path) -> Iterator[np.ndarray]:
             if pending > MAX_LINE_BYTES:
                 raise UserError(
                     f"{path}: a line is longer than {MAX_LINE_BYTES // 2**20} MiB; "
-                    "is this a text file with one row a line?"
+                    "is this a text file with one row per line?"
                 )
         if at_start:
             raise UserError(f"{path}: the file is empty")

@@ -36,7 +36,7 @@ class MinibooneReader:
         self.skip_lines = numbered[0] + 1
         self.d = len(lines[numbered[1]].split()) if len(numbered) > 1 else 0
         if self.d > min(MAX_FEATURES, SAMPLE_BYTES // 8):
-            raise UserError(f"{path}: {self.d} or more features a row is not MiniBooNE text")
+            raise UserError(f"{path}: {self.d} or more features per row is not MiniBooNE text")
         check_features(path, self.d, ReadOptions(with_labels=False, features=options.features))
 
     def batches(self) -> Iterator[Batch]:

@@ -14,7 +14,9 @@ def read(words: str, name: str, content: bad.Content, options: str = "") -> Case
 CASES: dict[str, Case] = {
     # Raw files
     "read: not there": Case("prepare no.csv new.zarr", {}, ("no.csv", "no such file", "miniboone")),
-    "read: a folder": Case("prepare good.zarr new.zarr", {}, ("good.zarr", "file")),
+    "read: a folder": Case(
+        "prepare good.zarr new.zarr", {}, ("good.zarr", "no parts of a table in this folder")
+    ),
     "read: empty": read("empty", "e.csv", ""),
     "read: only empty lines": read("no rows", "e.csv", "\n\n \n"),
     "read: only a header": read("no rows", "e.csv", "a,b,class\n"),

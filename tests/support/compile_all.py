@@ -19,7 +19,7 @@ def compile_solvers() -> None:
 
 def compile_readers() -> None:
     """The parsers, by files of two rows."""
-    from bigsvm.prepare import prepare
+    from bigsvm.preparation.pipeline import prepare
 
     with tempfile.TemporaryDirectory() as name:
         for file, text in FILES.items():
