@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bigsvm import cli
-from bigsvm.config.prepare_options import options_from_arguments
 from bigsvm.core.errors import UserError
 from bigsvm.core.scaling import KINDS
 from bigsvm.preparation.sources import SOURCES, SYNTHETIC
@@ -94,11 +93,12 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `python -m bigsvm.prepare`."""
     arguments = parse_arguments(argv)
-    options = options_from_arguments(vars(arguments))
-    # Not at the top: these import numba and pyarrow, for which `--help` must not wait.
+    # Not at the top: these import pydantic, numba and pyarrow, for which `--help` must not wait.
+    from bigsvm.config.prepare_options import options_from_arguments
     from bigsvm.preparation.pipeline import prepare
     from bigsvm.terminal.compiling import notify_compilation
 
+    options = options_from_arguments(vars(arguments))
     with exit_on_sigterm(), spooled(arguments.source, arguments.store) as source:
         if arguments.like is not None:
             return _prepare_like(source, arguments)
@@ -120,6 +120,7 @@ FITTED = (
 
 def _prepare_like(source: SourceName, arguments: Namespace) -> int:
     """Run `prepare --like`."""
+    from bigsvm.config.prepare_options import options_from_arguments
     from bigsvm.prediction.like import preparation_of, prepare_like
 
     for name in FITTED:
