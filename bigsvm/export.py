@@ -1,4 +1,4 @@
-"""A model for other programs: python -m bigsvm.export MODEL OUT."""
+"""Convert a model for other programs: python -m bigsvm.export MODEL OUT."""
 
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
@@ -13,16 +13,16 @@ EXAMPLES = """examples:
   python -m bigsvm.export runs/mb/model.safetensors mb.onnx
   python -m bigsvm.export runs/mb/model.safetensors mb.model
 
-ONNX: input X, raw rows (rows, features) float64, the columns in the order of the training data (its
-metadata has their names: feature_names); the scaling is inside; outputs label (the original ones)
-and decision. LIBSVM: c_svc; as LIBSVM knows no scaling, OUT.json says how rows are scaled.
+ONNX: the input X is raw rows (rows, features) float64, which the graph scales; their columns are in
+the order of the training data (feature_names in the metadata); the outputs are label (original
+labels) and decision. LIBSVM: c_svc; since LIBSVM has no scaling, OUT.json describes it.
 """
 
 SUFFIXES = (".onnx", ".model")
 
 
 def export(model_file: Path, out: Path, *, overwrite: bool = False) -> Path | None:
-    """Write a model in the format that the name of `out` says, whole or not at all.
+    """Convert a model to the format given by the name of `out`; written atomically.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def export(model_file: Path, out: Path, *, overwrite: bool = False) -> Path | No
     Returns
     -------
     Path or None
-        A second file that LIBSVM's format made necessary; see `bigsvm.models.libsvm_model`.
+        The second file that LIBSVM's format may need; see `bigsvm.models.libsvm_model`.
     """
     check_output(out, overwrite)
     from bigsvm.models.model import load_model
@@ -57,9 +57,9 @@ def export(model_file: Path, out: Path, *, overwrite: bool = False) -> Path | No
 
 
 def check_output(out: Path, overwrite: bool) -> None:
-    """Refuse an output that cannot, or should not, be written."""
+    """Raise a UserError for an output that cannot, or must not, be written."""
     if out.suffix.lower() not in SUFFIXES:
-        raise UserError(f"{out}: name the output *.onnx or *.model (LIBSVM), which says its format")
+        raise UserError(f"{out}: the name of the output must end in .onnx or .model (LIBSVM)")
     if not out.parent.is_dir():
         raise UserError(f"{out}: there is no folder {out.parent}; create it first")
     if out.is_dir():
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     beside = export(arguments.model, arguments.out, overwrite=arguments.overwrite)
     print(f"written to {arguments.out}")
     if beside is not None:
-        print(f"LIBSVM's format has no place for scaling and label names: they are in {beside}")
+        print(f"scaling and label names, which LIBSVM's format cannot express, are in {beside}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A config to start from, for a store or a file: python -m bigsvm.init DATA [--out mine.yaml]."""
+"""Write a config to start from: python -m bigsvm.init DATA [--out mine.yaml]."""
 
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
@@ -16,8 +16,8 @@ EXAMPLES = """examples:
   python -m bigsvm.init mine.zarr                          writes mine.yaml
   python -m bigsvm.init mine.csv --label-column class --out first.yaml
 
-Of a store, some training rows are read. Of a file, the config has `data.source`: `train` then
-prepares it, with the scaling `standard` and a quarter of the rows as the test set.
+For a store, a sample of the training rows is read. For a file, the config has `data.source`, and
+`train` prepares it, with the scaling `standard` and a quarter of the rows as the test set.
 """
 
 

@@ -1,4 +1,4 @@
-"""What is inside a model, a run or a store: python -m bigsvm.inspect PATH."""
+"""Show what a model, a run or a store contains: python -m bigsvm.inspect PATH."""
 
 import json
 import sys
@@ -17,14 +17,14 @@ EXAMPLES = """examples:
   python -m bigsvm.inspect runs/mb
   python -m bigsvm.inspect mb.zarr --json
 
-Only reads; nothing in a file is ever run.
+Only reads; never executes anything from a file.
 """
 
-_MOST_SHOWN = 8  # of a list
+_MAX_ITEMS = 8  # of a list
 
 
 def inspect(path: Path) -> Facts:
-    """What is known of a model or snapshot, a run directory, or a store.
+    """The facts about a model or snapshot, a run directory, or a store.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def inspect(path: Path) -> Facts:
 
         if is_run(path):
             return run_facts(path)
-        raise UserError(f"{path}: is a folder, but neither a run directory nor a Zarr store")
+        raise UserError(f"{path}: is neither a run directory nor a Zarr store")
     if path.is_file():
         import h5py
 
@@ -49,7 +49,7 @@ def inspect(path: Path) -> Facts:
 
             return model_facts(path)
     elif not path.exists() and not any(p.is_file() or _is_zarr(p) for p in path.parents):
-        raise UserError(f"{path}: there is no such model, run directory or store")
+        raise UserError(f"{path}: no such model, run directory or store")
     from bigsvm.inspection.store import store_facts
 
     return store_facts(path)
@@ -60,7 +60,7 @@ def _is_zarr(path: Path) -> bool:
 
 
 def lines(facts: Mapping[str, Any], indent: str = "") -> Iterator[str]:
-    """The facts for people: a line each, deeper ones indented."""
+    """The facts as text: a line each, nested ones indented."""
     for key, value in facts.items():
         if isinstance(value, Mapping) and any(isinstance(v, Mapping) for v in value.values()):
             yield f"{indent}{_name(key)}"
@@ -78,15 +78,15 @@ def _shown(value: Any) -> str:
         known = {_name(str(key)): _shown(v) for key, v in value.items() if v is not None}
         return ", ".join(f"{key} {shown}" for key, shown in known.items()) or "-"
     if isinstance(value, list):
-        some = ", ".join(_shown(v) for v in value[:_MOST_SHOWN])
-        return f"[{some}, ...] ({len(value):,})" if len(value) > _MOST_SHOWN else f"[{some}]"
+        some = ", ".join(_shown(v) for v in value[:_MAX_ITEMS])
+        return f"[{some}, ...] ({len(value):,})" if len(value) > _MAX_ITEMS else f"[{some}]"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.6g}"
-    # Names come out of files: nothing in them may speak to the terminal.
+    # Names come from files, and must not send control characters to the terminal.
     return "-" if value is None else "".join(c if c.isprintable() else "?" for c in str(value))
 
 
@@ -94,7 +94,7 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
     parser = cli.Arguments(
         prog="python -m bigsvm.inspect",
-        description="Say what is inside a model, a run or a store.",
+        description="Show what a model, a run or a store contains.",
         epilog=EXAMPLES,
         formatter_class=RawDescriptionHelpFormatter,
     )
@@ -102,7 +102,7 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
         "path",
         metavar="MODEL|RUN_DIR|STORE",
         type=Path,
-        help="a group in a store, too: s.zarr/test",
+        help="or a group in a store: s.zarr/test",
     )
     parser.add_argument("--json", action="store_true", help="everything, as JSON")
     return parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""A commented config to start from, with the values that the data suggests."""
+"""A commented config to start from, with values suggested by the data."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 import numpy as np
 
 SAMPLE_ROWS = 2000
-UNBALANCED = 0.65  # the share of one class from which on accuracy alone says little
+UNBALANCED = 0.65  # with such a share of one class, accuracy alone says little
 MEMORY_STEP = 256 * 2**20
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of some data.
+    """What the config says about the data.
 
     Attributes
     ----------
     data : dict
         The section `data` of the config.
     rows : int or None
-        None where a file does not say it beforehand.
+        None if unknown in advance.
     features : int
     shares : dict
-        The share of each class, in the sample.
+        The share of each class in the sample.
     sigma : float
-        The width of a Gaussian kernel to begin with.
+        A suggested width of the Gaussian kernel.
     """
 
     data: dict[str, Any]
@@ -52,7 +52,7 @@ def suggested_sigma(rows: np.ndarray) -> float:
 
 
 def suggested_memory() -> int:
-    """Half of the memory that is free now, in steps of 256 MiB."""
+    """Half of the free memory, in steps of 256 MiB."""
     import psutil
 
     return max(1, psutil.virtual_memory().available // 2 // MEMORY_STEP) * MEMORY_STEP
@@ -65,9 +65,9 @@ def starter_config(facts: Facts, name: str, memory: int) -> str:
     ----------
     facts : Facts
     name : str
-        Of the run.
+        The name of the run.
     memory : int
-        Bytes.
+        The memory limit in bytes.
 
     Returns
     -------

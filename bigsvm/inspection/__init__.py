@@ -1,1 +1,1 @@
-"""What is known of a model, a run or a store."""
+"""The facts that `inspect` shows about a model, a run or a store."""

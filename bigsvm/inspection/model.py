@@ -1,4 +1,4 @@
-"""What is known of a model file."""
+"""The facts about a model file."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from bigsvm.models.model import Model, load_model
 
 
 def model_facts(path: Path) -> dict[str, Any]:
-    """Ready for JSON; what the file does not record is None."""
+    """The facts, ready for JSON; None for what the file does not record."""
     model = load_model(path)
     about = dict(model.about)
     recorded = {
@@ -60,7 +60,7 @@ def model_facts(path: Path) -> dict[str, Any]:
 
 
 def _intercept(model: Model) -> Any:
-    """One, or where there are more than two classes one for each."""
+    """The intercept, or one per class for more than two."""
     shifts = model.shifts.tolist()
     if len(shifts) == 1 or not any(shifts):
         return shifts[0]
@@ -68,7 +68,7 @@ def _intercept(model: Model) -> Any:
 
 
 def _class_facts(model: Model) -> dict[str, Any]:
-    """The classes, and the support vectors of each."""
+    """The classes, and the number of support vectors of each."""
     positive = (model.dual_coef > 0).sum(axis=-1).tolist()
     names = [str(label) for label in model.classes]
     if len(names) == 2:
@@ -91,7 +91,7 @@ def _class_facts(model: Model) -> dict[str, Any]:
 
 
 def kernel_facts(kernel: Mapping[str, Any]) -> dict[str, Any]:
-    """Name and parameters that play a part; a width as sigma, too."""
+    """The kernel's name and the parameters it uses; gamma also as sigma."""
     name = kernel["name"]
     facts: dict[str, Any] = {"name": name}
     if name == "poly":
@@ -104,7 +104,7 @@ def kernel_facts(kernel: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def scaling_facts(scaling: Scaling | None) -> dict[str, Any] | None:
-    """The whole of a scaling, or None."""
+    """The parameters of a scaling, or None."""
     if scaling is None:
         return None
     facts: dict[str, Any] = scaling.to_json()
@@ -112,9 +112,9 @@ def scaling_facts(scaling: Scaling | None) -> dict[str, Any] | None:
 
 
 def _ended(path: Path, iteration: Any) -> tuple[str | None, float | None]:
-    """How the training of this very model ended, and at which relative gap.
+    """The status and the relative gap of the training, if this is its final model.
 
-    Both None where its run directory is not around it.
+    Both None if the file is not in a run directory.
     """
     for folder in (path.parent, path.parent.parent):
         with suppress(OSError, ValueError, AttributeError):

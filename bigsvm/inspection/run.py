@@ -1,4 +1,4 @@
-"""What is known of a run directory."""
+"""The facts about a run directory."""
 
 import json
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ _NUMBERED = {"snapshots": "model-*.safetensors", "checkpoints": "checkpoint-*.sa
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder looks like what `train` leaves."""
+    """Whether a folder looks like a run directory."""
     run = RunDir(path)
     return run.config.is_file() or run.model.is_file() or run.checkpoints.is_dir()
 
 
 def run_facts(path: Path) -> dict[str, Any]:
-    """Ready for JSON; what is not there yet is None."""
+    """The facts, ready for JSON; None for what does not exist yet."""
     run = RunDir(path)
     config, summary = _yaml(run.config), _json(run.summary)
-    if isinstance(summary.get("classes"), list):  # of more than two
+    if isinstance(summary.get("classes"), list):  # only for more than two
         summary["classes"] = _by_label(summary["classes"])
     return {
         "run": str(path),
@@ -58,7 +58,7 @@ def _section(config: Mapping[str, Any], name: str) -> dict[str, Any] | None:
 
 
 def _numbered(folder: Path) -> dict[str, Any]:
-    """How many, the iterations of the first and last, and the bytes of all."""
+    """The number, the iterations and the total size of snapshots or checkpoints."""
     files = sorted(path for path in folder.glob(_NUMBERED[folder.name]) if path.is_file())
     iterations = [int(n) for p in files if (n := p.stem.split("-")[-1]).isdecimal()]
     return {
@@ -69,7 +69,7 @@ def _numbered(folder: Path) -> dict[str, Any]:
 
 
 def _last_metrics(path: Path) -> dict[str, Any] | None:
-    """The last whole line; the very last may be torn."""
+    """The last complete line; the very last may be cut off."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What is known of a store, or of a group in one."""
+"""The facts about a store, or a group in one."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from bigsvm.stores.store import WEIGHT, Dataset, open_dataset
 
 
 def store_facts(path: Path) -> dict[str, Any]:
-    """Ready for JSON. Labels are read, to be counted; rows are not."""
+    """The facts, ready for JSON. Reads the labels, to count them, but no rows."""
     with wrap_read_errors(str(path)):
         return _store_facts(path)
 
@@ -35,16 +35,16 @@ def _store_facts(path: Path) -> dict[str, Any]:
         return facts | _part(path, labelled[""])
     if parts:
         return facts | {part: _part(path / part, labelled[part]) for part in parts}
-    return facts | {"arrays": arrays or None}  # the user's own, under other names
+    return facts | {"arrays": arrays or None}  # arrays with other names
 
 
 def _arrays(place: StoreGroup) -> dict[str, Any]:
-    """Shape and type of each array in a group."""
+    """The shape and type of each array in a group."""
     facts: dict[str, Any] = {}
     for name in place.names():
         try:
             found = place[name]
-        except Exception as reason:  # Zarr raises errors of many kinds at what it does not know
+        except Exception as reason:  # Zarr raises errors of many types for unknown content
             facts[name] = {"not read": one_line(reason, limit=1000)}
             continue
         if hasattr(found, "shape"):

@@ -1,8 +1,8 @@
-"""A model as an ONNX graph: raw rows in, labels and decision values out.
+"""Export to ONNX: a graph from raw rows to labels and decision values.
 
-Plain operators in float64 rather than SVMClassifier, which adds up in float32 (one label of the
-MiniBooNE test set comes out wrong) and has no laplacian kernel. The rows pass in blocks, so that a
-large batch takes little memory.
+It uses plain operators in float64 rather than SVMClassifier, which sums in float32 (one label of
+the MiniBooNE test set comes out wrong) and has no laplacian kernel. Rows are processed in blocks,
+so that a large batch takes little memory.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 # Opset 17 is from 2022, as is ONNX Runtime 1.12, the first that takes it.
 OPSET, IR_VERSION = 17, 8
-BLOCK_BYTES = 16 * 2**20  # of kernel values at a time
+BLOCK_BYTES = 16 * 2**20  # kernel values computed at a time
 _PROTOBUF_BYTES = 2**31 - 2**20
-# Above this error |x|^2 + |z|^2 - 2 x.z is not taken for a squared distance; float32 has 1e-7.
+# The largest error at which |x|^2 + |z|^2 - 2 x.z is used as a squared distance; float32 has 1e-7.
 _CANCELLATION = 1e-9
 
 
@@ -86,7 +86,7 @@ def onnx_model(model: Model) -> ModelProto:
 
 
 def _scaled(scaling: Scaling | None) -> str:
-    """The rows as the kernel takes them: scaled, and rounded to float32, where that is done."""
+    """The rows as the kernel takes them: scaled, and rounded to float32."""
     steps = "raw = Identity (X)\n"
     if scaling is not None:
         steps = "centred = Sub (X, offset)\nraw = Div (centred, scale)\n"
@@ -97,7 +97,7 @@ def _scaled(scaling: Scaling | None) -> str:
 
 _LINEAR = "without = MatMul (x, weights)"
 
-# Of two classes there is one column of decision values; of more, one for each.
+# Two classes have one column of decision values, more classes one each.
 _SIGN = """
     decision = Squeeze (decisions, one)
     sign = GreaterOrEqual (decision, threshold)
@@ -110,14 +110,14 @@ _LARGEST = """
 
 
 def _shifted(model: Model) -> str:
-    """The decision values, of those without the intercept."""
+    """Add the intercept to the decision values."""
     return f"decisions = {'Add (without, intercept)' if model.intercept else 'Identity (without)'}"
 
 
 def _in_blocks(kernel_sums: str) -> str:
-    """The decision values of `x`, a column for each f, block by block.
+    """The decision values of `x`, a column per f, block by block.
 
-    Scan takes blocks of equal size only: as few as may be, filled up with a few rows of zeros.
+    Scan needs blocks of equal size: as few as possible, the last padded with rows of zeros.
     """
     return f"""
     n = Shape <start = 0, end = 1> (x)
@@ -144,7 +144,7 @@ def _in_blocks(kernel_sums: str) -> str:
 
 
 def _for_each_block(kernel_values: str) -> str:
-    """`sums`, where `kernel_values` makes `k` (rows, support vectors) of the rows `r`."""
+    """Compute `sums`; `kernel_values` defines `k` (rows, support vectors) for the rows `r`."""
     return f"""
     sums = Scan <num_scan_inputs = 1, body = block (double[b, d] r) => (double[b, c] f) {{
         {kernel_values}
@@ -155,7 +155,7 @@ def _for_each_block(kernel_values: str) -> str:
 
 _EXPONENTIAL = "bounded = Clip (exponent, least_exponent, zero)\nk = Exp (bounded)"
 
-# -2 and gamma apart: ONNX Runtime drops a factor 2 gamma that is 1 once rounded to float32.
+# -2 and gamma are separate: ONNX Runtime drops a factor 2 gamma that rounds to 1 in float32.
 _BY_PRODUCTS = """
     z_times = Mul (z, minus_two)
     z_squares = ReduceSumSquare <axes = [0], keepdims = 1> (z)
@@ -180,7 +180,7 @@ _POLY = "z_times = Mul (z, gamma)\n" + _for_each_block(
 
 
 def _by_differences(size: str) -> str:
-    """Feature by feature: all at once, in three dimensions, would take too much memory."""
+    """One feature at a time; a three-dimensional array would take too much memory."""
     return _for_each_block(
         f"""
         r_turned = Transpose <perm = [1, 0]> (r)
@@ -214,8 +214,9 @@ def _kernel_sums(kernel: Kernel, model: Model) -> str:
 def _cancels(kernel: Kernel, support_vectors: np.ndarray) -> bool:
     """Whether |x|^2 + |z|^2 - 2 x.z loses too much somewhere.
 
-    It does where x and z are far out and yet near each other. Then x is about as far out as a
-    support vector, so that these alone tell. Where they are not near, the kernel value is nothing.
+    It does for x and z that are far out and close to each other. Then x is about as far out as some
+    support vector, so the support vectors suffice to decide. If they are not close, the kernel
+    value vanishes.
     """
     squares = np.einsum("ij,ij->i", support_vectors, support_vectors, dtype=np.float64)
     near = np.sqrt(LARGEST_EXPONENT / kernel.gamma)
@@ -225,7 +226,7 @@ def _cancels(kernel: Kernel, support_vectors: np.ndarray) -> bool:
 
 
 def _constants(kernel: Kernel, model: Model) -> dict[str, np.ndarray]:
-    """All that a graph may name."""
+    """All constants that a graph may use."""
     effective = as_computed(kernel)
     values: dict[str, Any] = {
         "zero": 0.0,
@@ -264,7 +265,7 @@ def _constants(kernel: Kernel, model: Model) -> dict[str, np.ndarray]:
 
 
 def _inputs(node: Any) -> list[str]:
-    """What a node takes, its sub-graphs included."""
+    """The inputs of a node, including those of its subgraphs."""
     inside = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
     return list(node.input) + [
         name for graph in inside for inner in graph.node for name in _inputs(inner)
