@@ -1,7 +1,10 @@
 """The plot of a training's progress."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from bigsvm.files.atomic import atomic_write
@@ -16,22 +19,40 @@ MARKED_POINTS = 20
 LEAST_SPAN = 1.0  # percentage points of accuracy: less would magnify noise
 
 
-def plot_evolution(path: Path, runs: Mapping[str, Sequence[Row]]) -> None:
-    """Plot test accuracy and number of support vectors over the iterations, a line per run."""
+@dataclass(frozen=True)
+class Evolution:
+    """The snapshots of a run.
+
+    Attributes
+    ----------
+    rows : sequence of Row
+    seconds : sequence of float, or None
+        The training time of each, where it is known.
+    """
+
+    rows: Sequence[Row]
+    seconds: Sequence[float] | None = None
+
+
+def plot_evolution(path: Path, runs: Mapping[str, Evolution], title: str | None = None) -> None:
+    """Plot test accuracy, AUC and number of support vectors, a line per run.
+
+    Over the iterations, and over the training time where it is known of all runs.
+    """
     from matplotlib.figure import Figure
     from matplotlib.ticker import StrMethodFormatter
 
-    figure = Figure(figsize=(7, 5.6), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True)
-    for place, (label, rows) in enumerate(runs.items()):
-        iterations = [row.iteration for row in rows]
+    timed = all(run.seconds is not None for run in runs.values())
+    figure = Figure(figsize=(10.6 if timed else 6.4, 7.4), layout="constrained")
+    panels = figure.subplots(3, 2 if timed else 1, sharex="col", sharey="row", squeeze=False)
+    for place, (label, run) in enumerate(runs.items()):
         style: dict[str, Any] = {
             "label": plain_text(label),
             "color": COLOURS[place % len(COLOURS)],
             "marker": MARKERS[place % len(MARKERS)],
             "linestyle": LINES[place % len(LINES)],
             # Runs mark different points, so that coinciding lines stay visible.
-            "markevery": _marked(len(rows), place, len(runs)),
+            "markevery": _marked(len(run.rows), place, len(runs)),
             "markersize": 5,
             "markerfacecolor": "white",
             "markeredgewidth": 1.2,
@@ -39,27 +60,38 @@ def plot_evolution(path: Path, runs: Mapping[str, Sequence[Row]]) -> None:
             "clip_on": False,
             "zorder": 3,
         }
-        above.plot(iterations, [100 * row.accuracy for row in rows], **style)
-        below.plot(iterations, [row.n_support for row in rows], **style)
-    above.set_ylabel("Test accuracy (%)")
-    above.set_ylim(*accuracy_range([100 * row.accuracy for rows in runs.values() for row in rows]))
-    below.set_ylabel("Support vectors")
-    most = max(row.n_support for rows in runs.values() for row in rows)
-    below.set_ylim(0, 1.06 * max(1, most))
-    below.set_xlabel("Iteration")
-    last = max(row.iteration for rows in runs.values() for row in rows)
-    below.set_xlim(0, 1.02 * max(1, last))
-    for axes in (above, below):
+        for column, x in enumerate([[row.iteration for row in run.rows], run.seconds][: 1 + timed]):
+            panels[0, column].plot(x, [100 * row.accuracy for row in run.rows], **style)
+            panels[1, column].plot(x, [100 * row.auc for row in run.rows], **style)
+            panels[2, column].plot(x, [row.n_support for row in run.rows], **style)
+    every = [row for run in runs.values() for row in run.rows]
+    panels[0, 0].set_ylabel("Test accuracy (%)")
+    panels[0, 0].set_ylim(*accuracy_range([100 * row.accuracy for row in every]))
+    panels[1, 0].set_ylabel("Test AUC (%)")
+    areas = [100 * row.auc for row in every if not isnan(row.auc)]
+    panels[1, 0].set_ylim(*accuracy_range(areas or [0.0, 100.0]))
+    panels[2, 0].set_ylabel("Support vectors")
+    panels[2, 0].set_ylim(0, 1.06 * max(1, *(row.n_support for row in every)))
+    panels[2, 0].set_xlabel("Iteration")
+    panels[2, 0].set_xlim(0, 1.02 * max(1, *(row.iteration for row in every)))
+    if timed:
+        longest = max(max(run.seconds or [0.0]) for run in runs.values())
+        panels[2, 1].set_xlabel("Training time (s)")
+        panels[2, 1].set_xlim(0, 1.02 * longest if longest > 0 else 1.0)
+    for axes in panels.flat:
         axes.grid(color="0.9", linewidth=0.8)
         axes.spines[["top", "right"]].set_visible(False)
-    for axis in (below.xaxis, below.yaxis):
+    for axis in (panels[2, 0].xaxis, panels[2, 0].yaxis):
         axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axis.get_major_locator().set_params(integer=True)
     columns = max(1, min(len(runs), 4, 72 // (max(map(len, runs)) + 6)))
-    figure.legend(
-        handles=above.get_lines(), loc="outside upper center", ncols=columns, frameon=False,
-        handlelength=4,
-    )  # fmt: skip
+    if title is not None:
+        figure.suptitle(plain_text("\n".join(wrap(title, 110 if timed else 70))), fontsize=10)
+    if title is None or len(runs) > 1:
+        figure.legend(
+            handles=panels[0, 0].get_lines(), loc="outside upper center", ncols=columns,
+            frameon=False, handlelength=4,
+        )  # fmt: skip
     figure.align_ylabels()
     with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=160)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+
 from bigsvm.core.errors import TrainerGone, UserError
 from bigsvm.core.progress import Progress, no_progress
 from bigsvm.core.yaml_dialect import read_yaml
@@ -20,7 +22,7 @@ from bigsvm.models.evaluation import (
     write_csv,
 )
 from bigsvm.models.model import load_model
-from bigsvm.models.plots import plot_evolution
+from bigsvm.models.plots import Evolution, plot_evolution
 from bigsvm.models.scoring import Spec
 from bigsvm.terminal.progress import show_progress
 from bigsvm.training.run_dir import RunDir
@@ -83,6 +85,37 @@ class RunEvaluation:
         if self.rows[-1].curves is not None:
             write_curves(self.folder / "curves.csv", self.rows[-1].curves)
         return sorted(rows, key=lambda row: row.iteration)
+
+    def seconds(self) -> list[float] | None:
+        """The training time of each row, between the reports in metrics.jsonl; None without any."""
+        iterations, seconds = [0.0], [0.0]
+        with suppress(OSError), RunDir(self.folder).metrics.open(errors="replace") as file:
+            for line in file:
+                with suppress(ValueError, TypeError, KeyError):  # a line that is being written
+                    report = json.loads(line)
+                    at = float(report["iteration"]), float(report["seconds"])
+                    if at[0] > iterations[-1]:
+                        iterations.append(at[0])
+                        seconds.append(at[1])
+        if len(iterations) == 1:
+            return None
+        return [float(np.interp(row.iteration, iterations, seconds)) for row in self.rows]
+
+    def title(self) -> str:
+        """What was trained on what, by the latest model."""
+        try:
+            model = load_model(max(self._seen, key=lambda seen: seen[1])[0])
+        except (OSError, UserError):  # started over meanwhile
+            return "-"
+        kernel = dict(model.kernel)
+        name = kernel.pop("name")
+        shown = {"rbf": ("gamma",), "laplacian": ("gamma",), "poly": ("gamma", "coef0", "degree")}
+        rates = [f"{key} {kernel[key]:.4g}" for key in shown.get(name, ()) if key in kernel]
+        about = model.about
+        facts = [f"{name} kernel", *rates]
+        facts += [f"C {about['C']:.4g}"] if isinstance(about.get("C"), int | float) else []
+        facts += [str(about["algorithm"])] if "algorithm" in about else []
+        return f"{about.get('source') or 'data'}, {', '.join(facts)}"
 
     def _new_files(self) -> list[Path]:
         if any(not path.exists() for path, _ in self._seen):  # the run was started over
@@ -163,7 +196,8 @@ def plot(
     """Plot each run that changed, and all runs together if a path is given for that."""
     for label, run in runs.items():
         if run in changed:
-            plot_evolution(run.folder / "evolution.png", {label: run.rows})
+            made = {label: Evolution(run.rows, run.seconds())}
+            plot_evolution(run.folder / "evolution.png", made, f"{label}: {run.title()}")
             last = run.rows[-1]
             if last.curves is not None and last.confusion is not None:
                 counts, positive = last.confusion.counts, last.confusion.classes[1]
@@ -171,7 +205,10 @@ def plot(
                 picture = run.folder / "curves.png"
                 plot_curves(picture, last.curves, last.threshold, str(positive), share)
     if together and changed:
-        plot_evolution(together, {label: run.rows for label, run in runs.items() if run.rows})
+        every = {
+            label: Evolution(run.rows, run.seconds()) for label, run in runs.items() if run.rows
+        }
+        plot_evolution(together, every)
 
 
 def evaluate_all(runs: Mapping[str, RunEvaluation], picture: Path | None) -> None:

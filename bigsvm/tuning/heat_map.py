@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import wrap
 
 import numpy as np
 
@@ -26,7 +27,7 @@ def plot_heat_map(path: Path, points: Sequence[Point], best: Point, metric: str)
         scores[place] = 100 * point.mean(metric)
     rows, columns = scores.shape
     figure = Figure(
-        figsize=(min(14.0, 2.2 + 0.58 * columns), min(10.0, max(2.2, 1.6 + 0.4 * rows))),
+        figsize=(min(14.0, 2.8 + 0.58 * columns), min(10.0, max(2.8, 2.0 + 0.4 * rows))),
         layout="constrained",
     )
     axes = figure.subplots()
@@ -57,11 +58,12 @@ def plot_heat_map(path: Path, points: Sequence[Point], best: Point, metric: str)
     name = metric.replace("_", " ")
     at = "" if best.sigma is None else f", sigma = {best.sigma:g}"
     folds = len(best.values["accuracy"])
-    axes.set_title(
+    title = (
         f"{best.algorithm}: best {name} {100 * best.mean(metric):.2f} % (mean of {folds} folds) at "
-        f"C = {best.C:g}{at}",
-        fontsize=10,
+        f"C = {best.C:g}{at}"
     )
+    # A narrow grid has a narrow figure, which a long line would leave.
+    figure.suptitle("\n".join(wrap(title, int(11 * figure.get_figwidth()))), fontsize=10)
     figure.colorbar(
         image,
         label=f"{name.capitalize()} (%)",
