@@ -11,6 +11,7 @@ from bigsvm.tuning.table import Point
 
 # Cells further than this below the best have the darkest colour, to show differences near the top.
 SPAN = 20.0  # percentage points
+LEAST_SPAN = 0.1  # of the colours, also where all scores are the same
 MOST_LABELS = 25
 
 
@@ -32,11 +33,9 @@ def plot_heat_map(path: Path, points: Sequence[Point], best: Point, metric: str)
     )
     axes = figure.subplots()
     top = scores.max()
-    low = max(scores.min(), top - SPAN)
+    low = min(max(scores.min(), top - SPAN), top - LEAST_SPAN)
     # Cividis is also ordered by lightness, for colour-blind readers and black-and-white print.
-    image = axes.imshow(
-        scores, cmap="cividis", origin="lower", aspect="auto", vmin=low, vmax=max(top, low + 1e-9)
-    )
+    image = axes.imshow(scores, cmap="cividis", origin="lower", aspect="auto", vmin=low, vmax=top)
     if rows <= MOST_LABELS and columns <= MOST_LABELS:
         middle = (low + top) / 2
         for (row, column), score in np.ndenumerate(scores):

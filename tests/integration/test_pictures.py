@@ -27,7 +27,9 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 
 def texts(figure: Figure) -> list[str]:
-    found = [axes.get_ylabel() for axes in figure.axes] + [axes.get_xlabel() for axes in figure.axes]
+    found = [axes.get_ylabel() for axes in figure.axes] + [
+        axes.get_xlabel() for axes in figure.axes
+    ]
     return [*found, figure.get_suptitle()]
 
 
