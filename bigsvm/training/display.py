@@ -17,7 +17,34 @@ SECONDS_BETWEEN_LINES = 5.0
 
 @dataclass(frozen=True)
 class Report:
-    """The progress of a run; one line of metrics.jsonl."""
+    """The progress of a run; one line of metrics.jsonl. Defines the words shown to users.
+
+    Attributes
+    ----------
+    iteration : int
+        Steps of Frank-Wolfe taken, over all classes.
+    passes : int
+        Passes over the data that updated the gradient.
+    gap : float
+        The pairwise Frank-Wolfe gap, max g over the support minus min g; 0 at the optimum.
+    relative_gap : float
+        gap / a'Qa, the gap as a fraction of the margin; what `solver.tolerance` bounds.
+    objective : float
+        1/2 a'Qa, which training minimises.
+    working : int
+        The working set: patterns that have joined the problem. `fw` works on all of them.
+    support : int
+        Support vectors: patterns with a positive coefficient.
+    seconds : float
+        Time of training so far.
+    rss : int
+        Resident memory of the process, in bytes.
+
+    Notes
+    -----
+    The drift, which the summary has beside these, is the largest error of the updated gradient
+    against the one that is recomputed from the coefficients at the end.
+    """
 
     iteration: int
     passes: int
