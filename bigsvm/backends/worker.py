@@ -186,9 +186,8 @@ def _served(shard: RowShard) -> LocalBackend:
             part = _ShardDataset(whole, shard.start, shard.stop)
             part.verify_against(shard.checksums)
             plan = plan_memory(shard.memory_limit, part, n_outputs=shard.n_outputs)
-            for_data = (
-                3 * (plan.resident + plan.solver) // 4
-            )  # the rest: columns, products, moved rows
+            # A quarter is left for columns, products and moved rows.
+            for_data = 3 * (plan.resident + plan.solver) // 4
             threads = min(shard.threads, available_threads())
             _kept = shard, part, LocalBackend(part, shard.kernel, for_data, threads)
             undo.pop_all()

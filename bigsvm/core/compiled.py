@@ -149,9 +149,8 @@ binding.add_symbol(_LOST, ctypes.addressof(_lost))
 
 
 def _after_fork() -> None:
-    with suppress(
-        ValueError
-    ):  # no parallel loop has run yet, so the process starts its own threads
+    # ValueError: no parallel loop has run yet, so the process starts its own threads
+    with suppress(ValueError):
         # The other layers, and OpenMP elsewhere, start new threads after a fork.
         if numba.threading_layer() == "omp" and sys.platform == "linux":
             _lost.value = 1
