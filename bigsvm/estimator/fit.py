@@ -14,7 +14,7 @@ from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.diagnosis import diagnose
 from bigsvm.solvers.exact import ExactSchedule
-from bigsvm.solvers.in_turns import BlockInTurns, ExactInTurns
+from bigsvm.solvers.multiclass import MulticlassBlock, MulticlassExact
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.polish import polished
 from bigsvm.solvers.problem import Problem
@@ -150,8 +150,8 @@ def fit_binary(
     while True:
         steps = schedule.run(state, lambda i: min(pause(i), max(limit, i + 1)))
         status, last = _run(steps, state, limit, stop)
-        final, _, may_end = problem.verified(state, last)
-        if status == "converged" and not may_end:
+        final, _, converged = problem.verified(state, last)
+        if status == "converged" and not converged:
             state.correct(final)  # the updated gradient had drifted: continue
             continue
         if status == "converged" and backend.n <= SMALL:
@@ -208,12 +208,12 @@ def fit_multiclass(
     else:
         each = zip(problem.classes, starts, strict=True)
         states = ClassStates([start_state(of_class, options, alpha) for of_class, alpha in each])
-    schedule: ExactInTurns | BlockInTurns
+    schedule: MulticlassExact | MulticlassBlock
     limit = options.max_iterations
     if options.schedule == "exact":
-        schedule = ExactInTurns(problem, space_for_columns(options.memory, backend.n), limit)
+        schedule = MulticlassExact(problem, space_for_columns(options.memory, backend.n), limit)
     else:
-        schedule = BlockInTurns(problem, options.kernel, options.memory, options.hot_set, limit)
+        schedule = MulticlassBlock(problem, options.kernel, options.memory, options.hot_set, limit)
     pause = pauses(options, every_step)
     while True:
         status, final = None, states
@@ -222,7 +222,7 @@ def fit_multiclass(
                 break
         limited = final.reached(limit)
         verified = problem.verified(states, final)
-        if status or limited or verified.may_end:
+        if status or limited or verified.converged:
             return _class_results(verified.final, problem, status or "max_iter")
         states.correct(verified.final)  # the updated gradient had drifted: continue
 
@@ -257,8 +257,8 @@ def pauses(options: FitOptions, every_step: bool) -> Callable[[int], int]:
 def result_at(problem: Problem, state: State, status: str) -> FitResult:
     """The result at `state`, whose gradient was recomputed from alpha."""
     gap, _ = problem.stop_test(state, state.gradient)
-    coef = problem.dual_coef(np.arange(len(state.alpha)), state.alpha) / state.level
-    share = relative_gap(gap, state.level)
+    coef = problem.dual_coef(np.arange(len(state.alpha)), state.alpha) / state.quad_form
+    share = relative_gap(gap, state.quad_form)
     return FitResult(state.alpha, coef, state.iteration, gap, share, status, state.passes)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
+from numba.core import cgutils
 
 # float64 values in a vector: one register of AVX-512, two of AVX2, four of NEON.
 WIDTH = 8
@@ -72,6 +73,11 @@ class Vectors:
     def data(self, kind: Any, array: Any) -> Any:
         """The pointer to the first element of a contiguous numba array."""
         return self._context.make_array(kind)(self._context, self._builder, array).data
+
+    def data_of_each(self, kind: Any, arrays: Any) -> list:
+        """The same for each array of a tuple."""
+        values = cgutils.unpack_tuple(self._builder, arrays)
+        return [self.data(*pair) for pair in zip(kind, values, strict=True)]
 
     def load(self, data: Any, index: Any) -> Vector:
         """Elements `index` and following."""

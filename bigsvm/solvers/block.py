@@ -176,7 +176,7 @@ class BlockSchedule:
             state.of(index),
             self._tolerances(is_rough),
             sample,
-            state.level,
+            state.quad_form,
             state.iteration + longest,
             is_whole,
         )
@@ -198,7 +198,7 @@ class BlockSchedule:
             return 0.0
         relative, absolute = self._tolerances(is_rough)
         highest = float(state.gradient[state.role == SUPPORT].max())
-        return highest - relative * state.level - absolute
+        return highest - relative * state.quad_form - absolute
 
     def _tolerances(self, is_rough: bool) -> tuple[float, float]:
         rule = self._problem.stop_rule
@@ -257,7 +257,7 @@ class BlockSchedule:
         waiting = (part.role == IDLE) & (part.gradient <= 0)
         highest = part.gradient[part.role == SUPPORT].max()
         part.gap = float(highest - part.gradient[forward].min())
-        block.quad_form = part.level
+        block.quad_form = part.quad_form
         relative, absolute = block.tolerances
         return not waiting.any() and part.gap <= relative * max(block.quad_form, 0.0) + absolute
 

@@ -38,9 +38,9 @@ class ClassStates:
         """Class k as it is now; where it is away this is a copy, its gradient left behind."""
         return self.away[k].preview_state if k in self.away else self.classes[k]
 
-    def level(self, k: int) -> float:
+    def quad_form(self, k: int) -> float:
         """a'Qa of class k now."""
-        return self.away[k].quad_form_now if k in self.away else self.classes[k].level
+        return self.away[k].quad_form_now if k in self.away else self.classes[k].quad_form
 
     def iterations(self, k: int) -> int:
         """The steps that class k has taken."""

@@ -1,11 +1,14 @@
 """Kernel columns kept within a bound of memory, fetched in batches."""
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from bigsvm.backends import COLUMN_BATCH, Backend
 from bigsvm.core.compiled import njit
 from bigsvm.kernels.tiles import PACK
-from bigsvm.solvers.guesses import insert, likely
+from bigsvm.solvers.state import IDLE, SUPPORT
+from bigsvm.solvers.steps import CachedColumns
 
 # While guesses that wait to be used have this share of the slots there are no more, but for those
 # that fill a pack: they would cost columns that are in use.
@@ -20,17 +23,26 @@ def space_for_columns(nbytes: int, n: int) -> np.ndarray:
     return np.empty(n * max(2, min(nbytes // (4 * n), n)), np.float32)
 
 
+class _Slots(NamedTuple):
+    """Of each pattern its slot (-1: none); of each slot its last use, its owner, its fetch."""
+
+    slot: Any
+    last_used: Any
+    owner: Any
+    fetched: Any
+
+
 class ColumnCache:
     """As many columns as fit in `space` (float32); at least the two of one step.
 
-    With a missing column others are fetched that may be wanted next, for a sweep over the data for
-    many columns costs little more than for one.
+    With a missing column others are prefetched, since a sweep over the data for many columns costs
+    little more than for one.
 
-    Toward its end a training takes the patterns in turns, all of them, again and again: whoever was
-    used last is wanted last. So where there are more than fit, the column used last is the first to
-    go: of those that stay some are used in every turn, where of the ones used last none would be.
+    Near convergence the access pattern is cyclic, so the most recently used column is evicted
+    first: some of those that stay are then used in every cycle, where of the least recently used
+    none would be.
 
-    What is kept decides only about time: a column is the same bits whenever it is computed.
+    What is cached decides only about time: a column is the same bits whenever it is computed.
 
     Attributes
     ----------
@@ -38,7 +50,7 @@ class ColumnCache:
     slot : (n,) int32
         Where the column of a pattern is; -1 where it is not.
     last_used : (capacity,) int64
-        When a column was used last; whoever takes one from `columns` writes `now` here.
+        When a column was used last; the steps that use one write `now` here.
     now : int
         Counts the fetches.
     """
@@ -53,14 +65,18 @@ class ColumnCache:
         self._owner = np.full(capacity, -1, np.int64)
         self._fetched = np.zeros(capacity, np.int64)
 
+    @property
+    def at_hand(self) -> CachedColumns:
+        """What compiled code takes."""
+        return CachedColumns(self.columns, self.slot, self.last_used, self.now)
+
     def fetch(self, s: int, v: int, gradient: np.ndarray, role: np.ndarray) -> None:
-        """Have the columns of s and v at hand; gradient and role say what may be wanted next."""
+        """Cache the columns of s and v; gradient and role say which may be needed next."""
         self.now += 1
-        wanted, slots = _choose(
-            s, v, gradient, role, self.slot, self.last_used, self._owner, self._fetched, self.now
-        )
+        cache = _Slots(self.slot, self.last_used, self._owner, self._fetched)
+        wanted, slots = _choose(s, v, gradient, role, cache, self.now)
         self._backend.columns(self._backend.gather(wanted), self.columns, slots)
-        _note(wanted, slots, self.slot, self.last_used, self._owner, self._fetched, self.now)
+        _note(wanted, slots, cache, self.now)
 
 
 # Compiled, for after each sweep over the data Python's own code has left the processor's caches: a
@@ -68,8 +84,9 @@ class ColumnCache:
 
 
 @njit(cache=True, nogil=True)
-def _choose(s, v, gradient, role, slot, last_used, owner, fetched, now):  # type: ignore[no-untyped-def]
+def _choose(s, v, gradient, role, cache, now):  # type: ignore[no-untyped-def]
     """Whose columns to fetch, and the slots for them, which are emptied."""
+    slot, last_used, owner, fetched = cache
     capacity = len(last_used)
     missing = np.empty(2, np.int64)
     count = 0
@@ -81,7 +98,7 @@ def _choose(s, v, gradient, role, slot, last_used, owner, fetched, now):  # type
             last_used[slot[i]] = _NEEDED
     room = int(_WAITING * capacity) - np.count_nonzero(last_used == _GUESSED)
     batch = min(max(PACK, min(COLUMN_BATCH, room)), capacity - 2)
-    guesses = likely(gradient, role, slot, s, v, max(0, batch - count))
+    guesses = prefetch_candidates(gradient, role, slot, s, v, max(0, batch - count))
     wanted = np.concatenate((missing[:count], guesses))
     slots = _first_to_go(last_used, fetched, now - _PATIENCE, len(wanted))
     # A step on other nodes may follow, so nothing stays needed after this.
@@ -96,8 +113,9 @@ def _choose(s, v, gradient, role, slot, last_used, owner, fetched, now):  # type
 
 
 @njit(cache=True, nogil=True)
-def _note(wanted, slots, slot, last_used, owner, fetched, now):  # type: ignore[no-untyped-def]
-    """That the columns are there."""
+def _note(wanted, slots, cache, now):  # type: ignore[no-untyped-def]
+    """Note that the columns are cached."""
+    slot, last_used, owner, fetched = cache
     for i, k in zip(wanted, slots):  # noqa: B905 (numba knows no strict)
         slot[i] = k
         owner[k] = i
@@ -126,3 +144,41 @@ def _first_to_go(last_used, fetched, stale, count):  # type: ignore[no-untyped-d
         if merit > rank[-1]:
             insert(rank, slots, merit, i)
     return slots
+
+
+@njit(cache=True, nogil=True)
+def prefetch_candidates(gradient, role, slot, s, v, count):  # type: ignore[no-untyped-def]
+    """The patterns without a cached column that are the nearest to being chosen, but s and v.
+
+    Half of them from the top of the support (all that are there without a column, if fewer), the
+    rest from the bottom of the working set and of the idle patterns about to join.
+    """
+    highest, highest_index = np.full(count // 2, -np.inf), np.full(count // 2, -1)
+    lowest, lowest_index = np.full(count, np.inf), np.full(count, -1)
+    low_bar = np.inf if count > 0 else -np.inf
+    high_bar = -np.inf if count > 1 else np.inf
+    for i in range(len(gradient)):
+        g = gradient[i]
+        if g < low_bar:
+            if slot[i] < 0 and (role[i] > IDLE or (role[i] == IDLE and g <= 0)) and i not in (s, v):
+                insert(lowest, lowest_index, g, i)
+                low_bar = lowest[-1]
+        elif g > high_bar and role[i] == SUPPORT and slot[i] < 0 and i not in (s, v):
+            insert(highest, highest_index, g, i)
+            high_bar = highest[-1]
+    found = np.concatenate((highest_index[highest_index >= 0], lowest_index[lowest_index >= 0]))
+    return found[:count]
+
+
+@njit(cache=True, nogil=True)
+def insert(values, indices, value, index):  # type: ignore[no-untyped-def]
+    """Insert into a sorted run, the last falling out; ascending or descending as it is.
+
+    Among equals the one that came first stays ahead.
+    """
+    ascending = value < values[-1]
+    k = len(values) - 1
+    while k > 0 and (value < values[k - 1]) == ascending and value != values[k - 1]:
+        values[k], indices[k] = values[k - 1], indices[k - 1]
+        k -= 1
+    values[k], indices[k] = value, index

@@ -72,10 +72,10 @@ def diagnose(states: Sequence[State], problems: Sequence[Problem], converged: bo
 def _tolerance_above_margin(states: Sequence[State], problems: Sequence[Problem]) -> str | None:
     for state, problem in zip(states, problems, strict=True):
         gap, _ = problem.stop_test(state, state.gradient)
-        if problem.stop_rule.absolute and gap >= state.level:
+        if problem.stop_rule.absolute and gap >= state.quad_form:
             return (
-                f"the gap is as large as the margin ({gap:.1e}, {state.level:.1e}), so the model "
-                "is not worth having, though by the absolute tolerance it has converged; use the "
+                f"the gap is as large as the margin ({gap:.1e}, {state.quad_form:.1e}), so the "
+                "model is not worth having, though by the absolute tolerance it has converged; use the "
                 "relative tolerance"
             )
     return None
@@ -98,7 +98,7 @@ def _decisions(
     n = len(states[0].alpha)
     undecided, taking_part, constant = np.ones(n, bool), np.zeros(n, bool), True
     for state, problem in zip(states, problems, strict=True):
-        bar = _NONE * state.level
+        bar = _NONE * state.quad_form
         low, high = np.inf, -np.inf
         for some in pieces(n):
             weighted = state.role[some] > EXCLUDED

@@ -9,10 +9,18 @@ from numba import get_num_threads
 from bigsvm.core.errors import UserError
 from bigsvm.core.threads import use_threads
 from bigsvm.solvers.column_cache import ColumnCache
-from bigsvm.solvers.nodes import find_nodes
+from bigsvm.solvers.nodes import Iterate, find_nodes
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import State
-from bigsvm.solvers.steps import CLOSED, JOINED_NONE, MISSING, OVERFLOWED, steps
+from bigsvm.solvers.steps import (
+    AWAY,
+    CACHE_MISS,
+    CONVERGED,
+    FORWARD,
+    JOINED_NONE,
+    NUMERICAL_FAILURE,
+    steps,
+)
 
 # So many steps in one compiled call, a few milliseconds: nobody waits longer for an answer.
 _BURST = 256
@@ -60,31 +68,20 @@ class ExactSchedule:
         # Both read-only always: for arrays that can be written to all would be compiled again.
         signs = np.broadcast_to(problem.signs, len(state.alpha))
         C = np.broadcast_to(problem.C, len(state.alpha))
+        iterate = Iterate(state.alpha, state.gradient, state.role, signs, C, problem.intercept)
+        rule = float(problem.stop_rule.relative), float(problem.stop_rule.absolute)
         until = state.iteration + 1
         while True:
+            until = min(until, pause(state.iteration))
             why, state.iteration, state.gap = steps(
-                state.alpha,
-                state.gradient,
-                state.role,
-                signs,
-                C,
-                problem.intercept,
-                problem.stop_rule.relative,
-                problem.stop_rule.absolute,
-                cache.columns,
-                cache.slot,
-                cache.last_used,
-                cache.now,
-                nodes,
-                state.iteration,
-                min(until, pause(state.iteration)),
+                iterate, cache.at_hand, rule, nodes, state.iteration, until
             )
-            if why == CLOSED:
+            if why == CONVERGED:
                 return
-            if why == OVERFLOWED:
+            if why == NUMERICAL_FAILURE:
                 raise overflowed(state)
-            if why == MISSING:
-                cache.fetch(nodes[1], nodes[2], state.gradient, state.role)
+            if why == CACHE_MISS:
+                cache.fetch(nodes[FORWARD], nodes[AWAY], state.gradient, state.role)
                 until = state.iteration + 1  # columns may take long: show up after each
             else:
                 until = state.iteration + _BURST

@@ -7,8 +7,8 @@ from bigsvm.backends import COLUMN_BATCH, Backend
 from bigsvm.backends.products import GatheredRows
 from bigsvm.core.compiled import njit, parallel_njit
 from bigsvm.kernels import LANES, Kernel, block_of, columns
+from bigsvm.solvers.column_cache import prefetch_candidates
 from bigsvm.solvers.conjugate import Columns
-from bigsvm.solvers.guesses import likely
 
 # Space at the end of each column for the patterns of later hot sets: a share of its length.
 _SLACK = 8
@@ -151,7 +151,7 @@ def _choose(needed, kept, gradient, role, slot, owner):  # type: ignore[no-untyp
     """Whose columns to fetch, `needed` first, and the slots for them."""
     empty = min(COLUMN_BATCH, np.count_nonzero(owner < 0))
     if empty > 0:
-        guesses = likely(gradient, role, slot, needed, kept, empty - 1)
+        guesses = prefetch_candidates(gradient, role, slot, needed, kept, empty - 1)
         wanted = np.concatenate((np.array([needed]), guesses))
         slots = np.flatnonzero(owner < 0)[: len(wanted)]
         return wanted, slots

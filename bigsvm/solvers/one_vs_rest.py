@@ -54,7 +54,7 @@ class OneVsRest:
         self.classes = [Problem(backend, one_vs_rest_signs(codes, k), *what) for k in range(count)]
 
     @property
-    def n_sums(self) -> int:
+    def n_outputs(self) -> int:
         """How many sums a pass makes of every kernel value."""
         return len(self.classes)
 
@@ -134,11 +134,11 @@ class OneVsRest:
         times the smallest of them, so that they add up to 1 at most, as those of two classes do.
         """
         support = states.support()
-        levels = [states.level(k) for k in range(len(self.classes))]
+        margins = [states.quad_form(k) for k in range(len(self.classes))]
         coef = np.empty((len(self.classes), len(support)))
         for k, problem in enumerate(self.classes):
             alpha = states.now(k).alpha[support]
-            coef[k] = problem.dual_coef(support, alpha) * (min(levels) / levels[k])
+            coef[k] = problem.dual_coef(support, alpha) * (min(margins) / margins[k])
         return support, coef
 
     def verified(self, states: ClassStates, final: ClassStates) -> Verified:
@@ -164,7 +164,7 @@ class OneVsRest:
             problem.stop_test(state, state.gradient)
             for problem, state in zip(self.classes, ends, strict=True)
         ]
-        closed = {k for k, (_, may_end) in enumerate(tests) if may_end}
+        closed = {k for k, (_, converged) in enumerate(tests) if converged}
         gap = max(gap for gap, _ in tests)
         recomputed = ClassStates(ends, states.passes, closed=closed)
         return Verified(recomputed, gap, len(closed) == len(ends))

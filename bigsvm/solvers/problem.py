@@ -11,7 +11,7 @@ from bigsvm.backends.products import GatheredRows
 from bigsvm.core.arrays import RowChunks
 from bigsvm.core.errors import UserError
 from bigsvm.core.stop_rule import StopRule
-from bigsvm.solvers.nodes import gap_and_joining
+from bigsvm.solvers.nodes import pairwise_gap
 from bigsvm.solvers.state import (
     EXCLUDED,
     IDLE,
@@ -33,7 +33,7 @@ class Verified(NamedTuple):
 
     final: Any
     gap: float
-    may_end: bool
+    converged: bool
 
 
 class Problem:
@@ -86,9 +86,9 @@ class Problem:
         self._C_given = C
         self.signs: np.ndarray
         self.C: float | np.ndarray
-        self.ask(margin)
+        self.set_margins(margin)
 
-    def ask(self, margin: np.ndarray | None) -> None:
+    def set_margins(self, margin: np.ndarray | None) -> None:
         """Ask another margin of each pattern; None asks the same of all."""
         if margin is None and np.ndim(self._C_given) == 0:
             self.signs, self.C = self.y, self._C_given
@@ -114,7 +114,7 @@ class Problem:
         return part
 
     @property
-    def n_sums(self) -> int:
+    def n_outputs(self) -> int:
         """How many sums a pass makes of every kernel value."""
         return 1
 
@@ -201,13 +201,13 @@ class Problem:
 
     def stop_test(self, state: State, gradient: np.ndarray) -> tuple[float, bool]:
         """The gap at `state`'s point under `gradient`, and whether the run may end there."""
-        gap, someone_joins = gap_and_joining(gradient, state.role)
+        gap, someone_joins = pairwise_gap(gradient, state.role)
         threshold = self.stop_rule.threshold(quad_form(state.alpha, gradient))
         return gap, gap <= threshold and not someone_joins
 
     def relative_gap(self, state: State) -> float:
         """gap / a'Qa under the gradient of `state`, which is that of its point."""
-        return relative_gap(self.stop_test(state, state.gradient)[0], state.level)
+        return relative_gap(self.stop_test(state, state.gradient)[0], state.quad_form)
 
     def verified(self, state: State, final: State) -> Verified:
         """Recompute the gradient of `final`: `state`, or one ahead of it whose gradient is not."""

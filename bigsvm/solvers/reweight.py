@@ -56,7 +56,7 @@ class Reweighting:
         a = solved.alpha * np.abs(problem.signs)
         margin = self.margin(a)
         margin[problem.signs == 0] = 0.0  # the floor must not bring back who takes no part
-        problem.ask(margin)
+        problem.set_margins(margin)
         a *= margin
         a /= a.sum()
         begun = problem.state_at(a)

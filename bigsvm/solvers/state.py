@@ -30,9 +30,9 @@ def quad_form(alpha, gradient):  # type: ignore[no-untyped-def]
     return total
 
 
-def relative_gap(gap: float, level: float) -> float:
+def relative_gap(gap: float, margin: float) -> float:
     """The gap as a share of the margin a'Qa; infinite where rounding has left none."""
-    return gap / level if level > 0 else (0.0 if gap == 0 else float("inf"))
+    return gap / margin if margin > 0 else (0.0 if gap == 0 else float("inf"))
 
 
 def pieces(n: int) -> Iterator[slice]:
@@ -118,15 +118,15 @@ class State:
         return int(np.count_nonzero(self.role > IDLE))
 
     @property
-    def level(self) -> float:
+    def quad_form(self) -> float:
         """a'Qa, the margin: about what the decision values of support vectors are."""
         return float(quad_form(self.alpha, self.gradient))
 
     @property
     def relative_gap(self) -> float:
         """gap / a'Qa, what the relative stop rule compares with its tolerance."""
-        return relative_gap(self.gap, self.level)
+        return relative_gap(self.gap, self.quad_form)
 
     @property
     def objective(self) -> float:
-        return 0.5 * self.level
+        return 0.5 * self.quad_form

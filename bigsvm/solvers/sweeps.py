@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from bigsvm.core.compiled import njit
@@ -27,9 +28,8 @@ def update_gradient(point, product, k_s, k_v, factors, extremes):  # type: ignor
     lanes = np.empty((3, WIDTH))
     for block in range(extremes.shape[1]):
         start, stop = block * BLOCK, min((block + 1) * BLOCK, n)
-        _update_lanes(
-            point.gradient, product, point.role, point.signs, k_s, k_v, *factors, start, stop, lanes
-        )
+        arrays = (point.gradient, product, point.role, point.signs, k_s, k_v)
+        _update_lanes(arrays, factors, start, stop, lanes)
         extremes[WAITING, block] = lanes[WAITING].min()
         extremes[LOWEST, block] = lanes[LOWEST].min()
         extremes[HIGHEST, block] = lanes[HIGHEST].max()
@@ -47,10 +47,8 @@ def best_gains(point, k_s, g_s, q_ss, factor, gains):  # type: ignore[no-untyped
     shift = factor * point.intercept
     for block in range(len(gains)):
         start, stop = block * BLOCK, min((block + 1) * BLOCK, n)
-        _gain_lanes(
-            point.gradient, point.role, point.signs, point.diagonal, k_s, g_s, q_ss, factor, shift,
-            start, stop, lanes,
-        )  # fmt: skip
+        arrays = (point.gradient, point.role, point.signs, point.diagonal, k_s)
+        _gain_lanes(arrays, (g_s, q_ss, factor, shift), start, stop, lanes)
         gains[block] = lanes.max()
 
 
@@ -66,23 +64,21 @@ def gain_of(point, k_s, g_s, q_ss, factor, i):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _update_lanes(  # type: ignore[no-untyped-def]
-    typing_context, gradient, product, role, signs, k_s, k_v,
-    beta, length, sign_s, sign_v, shift, start, stop, lanes,
-):  # fmt: skip
+def _update_lanes(typing_context, arrays, factors, start, stop, lanes):  # type: ignore[no-untyped-def]
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vectors = Vectors(context, builder)
-        arrays = [vectors.data(signature.args[i], arguments[i]) for i in range(6)]
-        beta, length, sign_s, sign_v, shift = (vectors.splat(a) for a in arguments[6:11])
+        data = vectors.data_of_each(signature.args[0], arguments[0])
+        factors = cgutils.unpack_tuple(builder, arguments[1])
+        beta, length, sign_s, sign_v, shift = (vectors.splat(factor) for factor in factors)
         lowest, highest = vectors.constant(np.inf), vectors.constant(-np.inf)
 
         def body(i: Any, best: list) -> list:
-            g, q, role, sign, k_s, k_v = (vectors.load_double(array, i) for array in arrays)
+            g, q, role, sign, k_s, k_v = (vectors.load_double(array, i) for array in data)
             change = sign * (sign_s * k_s - sign_v * k_v + shift)
             q = beta * q + change
             g = g + length * q
-            vectors.store(q, arrays[1], i)
-            vectors.store(g, arrays[0], i)
+            vectors.store(q, data[1], i)
+            vectors.store(g, data[0], i)
             idle, support = vectors.constant(IDLE), vectors.constant(SUPPORT)
             return [
                 best[WAITING].minimum(role.compare("==", idle).select(g, lowest)),
@@ -90,42 +86,36 @@ def _update_lanes(  # type: ignore[no-untyped-def]
                 best[HIGHEST].maximum(role.compare("==", support).select(g, highest)),
             ]
 
-        start, stop = arguments[11:13]
+        start, stop = arguments[2:4]
         found = each_vector(vectors, builder, start, stop, [lowest, lowest, highest], body)
-        out = vectors.data(signature.args[13], arguments[13])
+        out = vectors.data(signature.args[4], arguments[4])
         for row, best in enumerate(found):
             vectors.store(best, out, start.type(row * WIDTH))
         return context.get_dummy_value()
 
-    arrays = (gradient, product, role, signs, k_s, k_v)
-    scalars = [types.float64] * 5 + [types.intp] * 2
-    return types.void(*arrays, *scalars, lanes), emit
+    return types.void(arrays, factors, types.intp, types.intp, lanes), emit
 
 
 @intrinsic
-def _gain_lanes(  # type: ignore[no-untyped-def]
-    typing_context, gradient, role, signs, diagonal, k_s, g_s, q_ss, factor, shift, start, stop,
-    lanes,
-):  # fmt: skip
+def _gain_lanes(typing_context, arrays, factors, start, stop, lanes):  # type: ignore[no-untyped-def]
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vectors = Vectors(context, builder)
-        arrays = [vectors.data(signature.args[i], arguments[i]) for i in range(5)]
-        g_s, q_ss, factor, shift = (vectors.splat(a) for a in arguments[5:9])
+        data = vectors.data_of_each(signature.args[0], arguments[0])
+        factors = cgutils.unpack_tuple(builder, arguments[1])
+        g_s, q_ss, factor, shift = (vectors.splat(factor) for factor in factors)
         none, support = vectors.constant(-1.0), vectors.constant(SUPPORT)
 
         def body(i: Any, best: list) -> list:
-            g, role, sign, diagonal, k_s = (vectors.load_double(array, i) for array in arrays)
+            g, role, sign, diagonal, k_s = (vectors.load_double(array, i) for array in data)
             fall = g - g_s
             curvature = (q_ss + diagonal) - sign * (factor * k_s + shift)
             gain = (fall * fall) / curvature
             eligible = role.compare("==", support) & g.compare(">", g_s)
             return [best[0].maximum(eligible.select(gain, none))]
 
-        start, stop = arguments[9:11]
+        start, stop = arguments[2:4]
         found = each_vector(vectors, builder, start, stop, [none], body)
-        vectors.store(found[0], vectors.data(signature.args[11], arguments[11]), start.type(0))
+        vectors.store(found[0], vectors.data(signature.args[4], arguments[4]), start.type(0))
         return context.get_dummy_value()
 
-    arrays = (gradient, role, signs, diagonal, k_s)
-    scalars = [types.float64] * 4 + [types.intp] * 2
-    return types.void(*arrays, *scalars, lanes), emit
+    return types.void(arrays, factors, types.intp, types.intp, lanes), emit

@@ -23,7 +23,7 @@ from bigsvm.preparation.data_sets import absolute_spec, with_absolute_paths
 from bigsvm.solvers.block import BlockSchedule, largest_hot_set
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
-from bigsvm.solvers.in_turns import BlockInTurns, ExactInTurns
+from bigsvm.solvers.multiclass import MulticlassBlock, MulticlassExact
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.reweight import Reweighting
@@ -255,5 +255,5 @@ def _problem(
     classes = OneVsRest(backend, dataset.labels(), n_outputs, *what)
     limit = solver.max_iterations  # for each class
     if exact:
-        return classes, ExactInTurns(classes, space, limit)
-    return classes, BlockInTurns(classes, kernel, memory.solver, solver.hot_set, limit)
+        return classes, MulticlassExact(classes, space, limit)
+    return classes, MulticlassBlock(classes, kernel, memory.solver, solver.hot_set, limit)

@@ -135,9 +135,9 @@ class Training:
             if status == "interrupted" or no_time_left:
                 return Outcome(status, self.state, dropped=final.iteration - self.state.iteration)
             verified = self.problem.verified(self.state, final)
-            if status == "converged" and verified.may_end and self._next_round(verified.final):
+            if status == "converged" and verified.converged and self._next_round(verified.final):
                 continue
-            if status != "converged" or verified.may_end:
+            if status != "converged" or verified.converged:
                 return Outcome(status, verified.final, verified.gap)
             self.state.correct(verified.final)
 
@@ -259,7 +259,7 @@ class VerificationTime:
         seconds = []
         for count in (6, 96):
             begin = time.monotonic()
-            problem.backend.matvec(rows[:count], np.zeros((count, problem.n_sums)))
+            problem.backend.matvec(rows[:count], np.zeros((count, problem.n_outputs)))
             seconds.append(time.monotonic() - begin)
         self._per_row = max(0.0, (seconds[1] - seconds[0]) / 90)
         self._reading = seconds[0]

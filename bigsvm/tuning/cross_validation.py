@@ -11,7 +11,7 @@ from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel
 from bigsvm.models.curves import average_precision
 from bigsvm.models.scores import auc
-from bigsvm.solvers.whole_matrix import OVERFLOWED, solve
+from bigsvm.solvers.precomputed import NUMERICAL_FAILURE, Limits, solve
 
 # The results of a fold: integer arrays (algorithm, C).
 COUNTS = ("right_negative", "right_positive", "support", "working", "iterations", "status")
@@ -105,10 +105,11 @@ def validate_fold(
     negative = held_out & (split.y < 0)
     C = grid.plain_C(int(np.count_nonzero(~held_out)))
     rows, orders = [], []
+    limits = Limits(grid.stop_rule, grid.max_iterations, stop)
     for algorithm in grid.algorithms:
         found = solve(
-            matrix, split.y, split.C_of_each(C, fold), algorithm, grid.stop_rule,
-            grid.max_iterations, split.initial[fold], held_out, stop, grid.intercept,
+            matrix, split.y, split.C_of_each(C, fold), algorithm, limits, split.initial[fold],
+            held_out, grid.intercept,
         )  # fmt: skip
         chosen = found.decisions >= 0
         right = (~chosen[:, negative]).sum(1), chosen[:, positive].sum(1)
@@ -132,7 +133,7 @@ def orders_of(signs: np.ndarray, decisions: np.ndarray) -> tuple[float, float]:
 
 def check_overflow(result: FoldResult, task: FoldTask, grid: Grid) -> None:
     """Raise a UserError if a training of the grid had a numerical failure."""
-    for algorithm, C in np.argwhere(result["status"] == OVERFLOWED)[:1]:
+    for algorithm, C in np.argwhere(result["status"] == NUMERICAL_FAILURE)[:1]:
         kernel = grid.kernels[task.kernel]
         width = f", {kernel.name} kernel with gamma = {kernel.gamma:g}"
         raise UserError(

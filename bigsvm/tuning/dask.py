@@ -14,7 +14,7 @@ from bigsvm.backends import worker
 from bigsvm.cluster.worker_process import UnfitWorker
 from bigsvm.cluster.workers import Cluster
 from bigsvm.core.threads import available_threads, use_threads
-from bigsvm.solvers.whole_matrix import kernel_matrix
+from bigsvm.solvers.precomputed import kernel_matrix
 from bigsvm.stores.store import open_dataset
 from bigsvm.tuning.cross_validation import FoldResult, FoldTask, Grid, Split, validate_fold
 

@@ -7,7 +7,7 @@ from itertools import groupby
 
 import numpy as np
 
-from bigsvm.solvers.whole_matrix import kernel_matrix
+from bigsvm.solvers.precomputed import kernel_matrix
 from bigsvm.tuning.cross_validation import FoldResult, FoldTask, Grid, Split, validate_fold
 
 _POLL_SECONDS = 0.1

@@ -17,7 +17,7 @@ from bigsvm.core.errors import ClusterLost
 from bigsvm.core.threads import available_threads
 from bigsvm.kernels import warm_up
 from bigsvm.preparation.data_sets import absolute_spec, dataset_spec, resolve_data
-from bigsvm.solvers.whole_matrix import solve
+from bigsvm.solvers.precomputed import Limits, solve
 from bigsvm.stores.store import Dataset, open_dataset
 from bigsvm.terminal.compiling import notify_compilation
 from bigsvm.terminal.progress import show_progress
@@ -124,7 +124,9 @@ def _validate_in_threads(
 ) -> Source:
     # Compile, or load compiled code, before the free memory is measured.
     warm_up(tuning.grid.kernels[0])
-    solve(np.eye(2, dtype=np.float32), np.array([-1, 1]), [1.0], "mfw", tuning.grid.stop_rule)
+    solve(
+        np.eye(2, dtype=np.float32), np.array([-1, 1]), [1.0], "mfw", Limits(tuning.grid.stop_rule)
+    )
     threads = min(config.solver.threads or available_threads(), available_threads())
     return validate_locally(
         dataset.gather(tuning.index),

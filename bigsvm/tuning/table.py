@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.files.atomic import atomic_write
-from bigsvm.solvers.whole_matrix import CONVERGED
+from bigsvm.solvers.precomputed import CONVERGED
 from bigsvm.tuning.cross_validation import FoldResult, FoldTask, Grid, Split
 
 QUANTITIES = (

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.core.stop_rule import StopRule
-from bigsvm.solvers.whole_matrix import kernel_matrix, solve
+from bigsvm.solvers.precomputed import Limits, kernel_matrix, solve
 from scripts.paper.partitions import REPETITIONS, Rows, partition
 from scripts.paper.published import SMALL, Cell, cells, sizes
 from scripts.paper.report import Section, beside, paragraph, table
@@ -89,7 +89,7 @@ def counted(dataset: str, scaling: str, repetitions: int) -> dict[str, list[list
             divisor = divisor_of(facts)
             settings[guess] = 1 / divisor, StopRule(absolute=STOP_RULE.absolute * divisor)
         for guess, (C, stop_rule) in settings.items():
-            result = solve(matrix, rows.y, [C], "mfw", stop_rule, MOST_ITERATIONS)
+            result = solve(matrix, rows.y, [C], "mfw", Limits(stop_rule, MOST_ITERATIONS))
             counts = [int(result.support[0]), int(result.iterations[0])]
             found.setdefault(guess, []).append(counts)
     return found

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.config import normalized_C
-from bigsvm.solvers.whole_matrix import decisions, kernel_matrix, solve
+from bigsvm.solvers.precomputed import Limits, decisions, kernel_matrix, solve
 from scripts.paper.exhaustive import repetitions
 from scripts.paper.partitions import partition
 from scripts.paper.published import Cell, cells, sizes
@@ -29,7 +29,8 @@ def from_every_start(
     plain_C = normalized_C(C, *train.x.shape)
     support, right = [], []
     for start in starts(len(train), most_starts):
-        found = solve(matrix, train.y, [plain_C], "mfw", STOP_RULE, MOST_ITERATIONS, int(start))
+        limits = Limits(STOP_RULE, MOST_ITERATIONS)
+        found = solve(matrix, train.y, [plain_C], "mfw", limits, int(start))
         decided = decisions(cross, train.y, found.alpha)[0]
         support.append(found.alpha[0] > 0)
         right.append(100 * float(np.mean((decided >= 0) == (test.y > 0))))

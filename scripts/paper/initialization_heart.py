@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.config import normalized_C
-from bigsvm.solvers.whole_matrix import kernel_matrix, solve
+from bigsvm.solvers.precomputed import Limits, kernel_matrix, solve
 from bigsvm.tuning.cross_validation import stratified_folds
 from scripts.paper.initialization import starts
 from scripts.paper.partitions import partition
@@ -49,8 +49,8 @@ def heart_fold(fold: int, starts_at: list[int]) -> dict[str, dict[str, list]]:
         ):  # fmt: skip
             trained = [
                 solve(
-                    matrix, rows.y, [plain_C], "fw" if model == "SVM" else "mfw", STOP_RULE,
-                    MOST_ITERATIONS, int(start), held_out,
+                    matrix, rows.y, [plain_C], "fw" if model == "SVM" else "mfw",
+                    Limits(STOP_RULE, MOST_ITERATIONS), int(start), held_out,
                 )
                 for start in first
             ]  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 from bigsvm.config import normalized_C
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel, block_of, products
-from bigsvm.solvers.whole_matrix import kernel_matrix, solve
+from bigsvm.solvers.precomputed import Limits, kernel_matrix, solve
 from bigsvm.tuning.cross_validation import Grid, Split, stratified_folds, validate_fold
 from scripts.paper.partitions import Rows, partition
 from scripts.paper.published import ALGORITHMS, MODELS
@@ -96,7 +96,7 @@ def trained_each(
     matrix = kernel_matrix(kernel, train.x)
     results = {}
     for algorithm in algorithms:
-        found = solve(matrix, train.y, plain, algorithm, STOP_RULE, MOST_ITERATIONS)
+        found = solve(matrix, train.y, plain, algorithm, Limits(STOP_RULE, MOST_ITERATIONS))
         decided = np.zeros((len(C), len(test)))
         products(kernel, block_of(test.x), train.x, (found.alpha * train.y).T.copy(), decided)
         results[algorithm] = [
@@ -136,8 +136,8 @@ def _without_error(
         taught = np.flatnonzero(~held_out)
         plain = normalized_C(C, len(taught), rows.x.shape[1])
         found = solve(
-            matrix, rows.y, [plain], algorithm, STOP_RULE, MOST_ITERATIONS_TUNING, int(taught[0]),
-            held_out,
+            matrix, rows.y, [plain], algorithm, Limits(STOP_RULE, MOST_ITERATIONS_TUNING),
+            int(taught[0]), held_out,
         )  # fmt: skip
         if ((found.decisions[0, held_out] >= 0) != (rows.y[held_out] > 0)).any():
             return False

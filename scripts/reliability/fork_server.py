@@ -29,7 +29,7 @@ from scripts import python_path
 KERNELS = ("rbf", "laplacian", "linear", "poly")
 MODULES = ["h5py", "zarr", "distributed", "bigsvm.backends.dask", "bigsvm.backends.local"]
 MODULES += ["bigsvm.cluster.start", "bigsvm.config", "bigsvm.models.scoring"]
-MODULES += ["bigsvm.preparation.data_sets", "bigsvm.solvers.in_turns", "bigsvm.training.build"]
+MODULES += ["bigsvm.preparation.data_sets", "bigsvm.solvers.multiclass", "bigsvm.training.build"]
 MODULES += ["bigsvm.training.display", "bigsvm.terminal.progress"]
 PR_SET_CHILD_SUBREAPER = 36
 

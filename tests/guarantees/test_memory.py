@@ -17,7 +17,7 @@ from bigsvm.backends.products import GatheredRows
 from bigsvm.kernels import Kernel
 from bigsvm.solvers import block
 from bigsvm.solvers.block import BlockSchedule
-from bigsvm.solvers.in_turns import BlockInTurns
+from bigsvm.solvers.multiclass import MulticlassBlock
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
 from bigsvm.stores.writer import StoreMetadata, StoreWriter
@@ -92,7 +92,7 @@ def test_rows_that_do_not_fit_are_fetched_again(
             classes = OneVsRest(backend, np.arange(200) % count, count, 10.0, "fw", absolute(1e-3))
             of_classes = classes.start(0)
             states = of_classes.classes
-            run = BlockInTurns(classes, KERNELS[0], memory, 24).run(of_classes)
+            run = MulticlassBlock(classes, KERNELS[0], memory, 24).run(of_classes)
         for _ in run:
             pass
         largest.append(Held.largest)

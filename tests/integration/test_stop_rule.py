@@ -13,22 +13,22 @@ from bigsvm.config import TOLERANCE
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.inspect import inspect
 from bigsvm.kernels import Kernel
+from bigsvm.solvers import reference
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.diagnosis import diagnose
 from bigsvm.solvers.exact import ExactSchedule
-from bigsvm.solvers.in_turns import ExactInTurns
+from bigsvm.solvers.multiclass import MulticlassExact
 from bigsvm.solvers.one_vs_rest import OneVsRest
+from bigsvm.solvers.precomputed import solve as solve_matrix
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import EXCLUDED, IDLE, quad_form
-from bigsvm.solvers.whole_matrix import solve as solve_matrix
 from tests.support.problems import (
     Rows,
     kernel_matrix,
     problem_of,
     q_matrix,
     random_problem,
-    reference,
 )
 from tests.support.trainings import Train, final, summary
 
@@ -75,8 +75,8 @@ def test_the_relative_gap_is_closed_and_was_not_before(algorithm, C):
     state = solve(given)
     q = q_matrix(RBF, x, y, C)
     assert state.gap <= TOLERANCE * quad_form(state.alpha, state.gradient)
-    assert state.level == pytest.approx(state.alpha @ q @ state.alpha, rel=1e-9)
-    assert state.relative_gap == state.gap / state.level
+    assert state.quad_form == pytest.approx(state.alpha @ q @ state.alpha, rel=1e-9)
+    assert state.relative_gap == state.gap / state.quad_form
     # One step earlier the rule was not met: the estimate of a'Qa has missed nothing.
     before = given.start(0)
     for _ in ExactSchedule(given, space_for_columns(ALL, 200)).run(before, lambda i: i + 1):
@@ -141,7 +141,7 @@ def test_rows_that_are_repeated_leave_the_accuracy_as_it_is():
         state = solve(problem(rows, labels, 1.0, "fw"))
         best = solve(problem(rows, labels, 1.0, "fw", StopRule(relative=1e-8))).objective
         assert 0 <= state.objective - best <= 2 * TOLERANCE * state.objective
-        levels.append(state.level)
+        levels.append(state.quad_form)
     assert levels[1] < levels[0] / 2
 
 
@@ -159,7 +159,7 @@ def test_the_whole_matrix_ends_where_the_exact_schedule_does():
 def test_the_absolute_rule_takes_the_steps_of_the_paper():
     x, y = random_problem(np.random.default_rng(7), 150, 3)
     for algorithm in ("fw", "mfw"):
-        plain = reference(q_matrix(RBF, x, y, 10.0), algorithm, 1e-5)
+        plain = reference.train(q_matrix(RBF, x, y, 10.0), algorithm, 1e-5)
         state = solve(problem_of(x, y, RBF, 10.0, algorithm, tolerance=1e-5))
         assert state.iteration == len(plain.away)
 
@@ -191,10 +191,10 @@ def test_contradictory_twins_among_three_classes():
     x[1] = x[2] = x[0]
     given = OneVsRest(InMemoryBackend(x, RBF), y, 3, 10.0, "mfw", DEFAULT)
     states = given.start(0)
-    for _ in ExactInTurns(given, space_for_columns(ALL, 90)).run(states):
+    for _ in MulticlassExact(given, space_for_columns(ALL, 90)).run(states):
         pass
     verified = given.verified(states, states)
-    assert verified.may_end and given.relative_gap(verified.final) <= TOLERANCE
+    assert verified.converged and given.relative_gap(verified.final) <= TOLERANCE
     support, coef = given.coefficients(states)
     decisions = coef @ kernel_matrix(RBF, x)[support]
     assert np.mean(decisions.argmax(axis=0)[3:] == y[3:]) > 0.9

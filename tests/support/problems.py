@@ -1,6 +1,5 @@
 """Small problems, and plain ways to solve them, for the tests to compare with."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -76,49 +75,6 @@ def random_problem(rng: np.random.Generator, n: int, d: int) -> tuple[np.ndarray
     y = np.where(x[:, 0] * x[:, -1] + 0.5 * rng.standard_normal(n) > 0, 1, -1).astype(np.int8)
     y[:2] = 1, -1
     return x, y
-
-
-@dataclass
-class Trace:
-    """Every step of a reference run."""
-
-    joined: list[int]
-    toward: list[int]
-    away: list[int]
-    alpha: np.ndarray
-    gradient: np.ndarray
-    working: np.ndarray
-
-
-def reference(q, algorithm="mfw", tolerance=1e-5, initial=0, max_iterations=10**6) -> Trace:
-    """Section 1 of the design, word for word, on the whole matrix Q in float64."""
-    n = len(q)
-    alpha = np.zeros(n)
-    alpha[initial] = 1.0
-    g = q[initial].copy()
-    working = np.full(n, algorithm == "fw")
-    working[initial] = True
-    trace = Trace([], [], [], alpha, g, working)
-    for _ in range(max_iterations):
-        joined = -1
-        if not working.all():
-            u = int(np.argmin(np.where(working, np.inf, g)))
-            if g[u] <= 0:
-                working[u] = True
-                joined = u
-        s = int(np.argmin(np.where(working, g, np.inf)))
-        v = int(np.argmax(np.where(alpha > 0, g, -np.inf)))
-        gap = g[v] - g[s]
-        if gap <= tolerance and joined < 0:
-            break
-        step = min(gap / (q[s, s] + q[v, v] - 2 * q[s, v]), alpha[v])
-        alpha[s] += step
-        alpha[v] -= step
-        g += step * (q[s] - q[v])
-        trace.joined.append(joined)
-        trace.toward.append(s)
-        trace.away.append(v)
-    return trace
 
 
 def q_matrix(kernel: Kernel, x: np.ndarray, y: np.ndarray, C: float) -> np.ndarray:

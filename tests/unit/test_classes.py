@@ -18,7 +18,7 @@ from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
-from bigsvm.solvers.in_turns import BlockInTurns, ExactInTurns
+from bigsvm.solvers.multiclass import MulticlassBlock, MulticlassExact
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
 from tests.support.class_problems import Counting, digits
@@ -57,7 +57,7 @@ def test_few_columns_in_memory_serve_all_classes(columns):
     _, expected, _ = together(x, y, RBF, "exact")
     problem = OneVsRest(InMemoryBackend(x, RBF), y, 3, 1.0, "mfw", PAPER)
     states = problem.start(0)
-    for _ in ExactInTurns(problem, np.empty(columns * len(y), np.float32)).run(states, never):
+    for _ in MulticlassExact(problem, np.empty(columns * len(y), np.float32)).run(states, never):
         pass
     for found, wanted in zip(states.classes, expected.classes, strict=True):
         assert np.array_equal(found.alpha, wanted.alpha)
@@ -65,8 +65,8 @@ def test_few_columns_in_memory_serve_all_classes(columns):
 
 def in_order(problem, kernel, schedule, limit=NO_LIMIT):
     if schedule == "exact":
-        return ExactInTurns(problem, space_for_columns(MEMORY, problem.backend.n), limit)
-    return BlockInTurns(problem, kernel, MEMORY, HOT_SET, limit)
+        return MulticlassExact(problem, space_for_columns(MEMORY, problem.backend.n), limit)
+    return MulticlassBlock(problem, kernel, MEMORY, HOT_SET, limit)
 
 
 def alone(x, y, k, kernel, schedule, stop_rule=PAPER, limit=NO_LIMIT, backend=None):
@@ -112,7 +112,7 @@ def test_the_limit_is_of_each_class(schedule):
     for k, state in enumerate(verified.classes):
         expected = alone(x, y, k, RBF, schedule, limit=limit)
         assert state.alpha.tobytes() == expected.alpha.tobytes()
-        assert last.level(k) == pytest.approx(2 * expected.objective, rel=1e-9)
+        assert last.quad_form(k) == pytest.approx(2 * expected.objective, rel=1e-9)
         assert 0 <= state.drift < 1e-12
         np.testing.assert_allclose(state.gradient, expected.gradient, rtol=0, atol=1e-12)
 
@@ -181,7 +181,7 @@ def test_a_run_goes_on_with_the_same_turns(schedule):
         found = {}
         for now in in_order(problem, RBF, schedule).run(states, pause):
             if now.iteration % every == 0 and now.iteration not in found:
-                seen = [(now.now(k).alpha.tobytes(), now.level(k)) for k in range(10)]
+                seen = [(now.now(k).alpha.tobytes(), now.quad_form(k)) for k in range(10)]
                 found[now.iteration] = seen, deepcopy(ClassStates(states.classes, states.passes))
         return found
 

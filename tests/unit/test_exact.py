@@ -9,6 +9,7 @@ from bigsvm.backends.local import LocalBackend
 from bigsvm.core.errors import UserError
 from bigsvm.core.threads import available_threads, use_threads
 from bigsvm.kernels import Kernel
+from bigsvm.solvers import reference
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.nodes import WORTH_THREADS
@@ -22,7 +23,6 @@ from tests.support.problems import (
     problem_of,
     q_matrix,
     random_problem,
-    reference,
 )
 
 pytestmark = pytest.mark.core
@@ -42,7 +42,7 @@ def solve(problem, memory=ALL, limit=10**6):
 
 
 def traced(problem, limit):
-    """Run to the end; returns the state and the nodes (joined, toward, away) of every step."""
+    """Run to the end; returns the state and the nodes (joined, forward, away) of every step."""
     state = problem.start(0)
     nodes = []
     before, roles = state.alpha.copy(), state.role.copy()
@@ -62,10 +62,10 @@ def traced(problem, limit):
 @pytest.mark.parametrize("name", ["heart", "ionosphere", "sonar"])
 def test_every_node_is_that_of_a_plain_numpy_loop(name, kernel, algorithm, data_dir):
     x, y = named(name, data_dir)
-    plain = reference(q_matrix(kernel, x, y, 1.0), algorithm, 1e-5, max_iterations=20_000)
+    plain = reference.train(q_matrix(kernel, x, y, 1.0), algorithm, 1e-5, max_iterations=20_000)
     problem = problem_of(x, y, kernel, 1.0, algorithm)
     state, nodes = traced(problem, limit=20_000)
-    assert nodes == list(zip(plain.joined, plain.toward, plain.away, strict=True))
+    assert nodes == list(zip(plain.joined, plain.forward, plain.away, strict=True))
     assert len(nodes) > 100
     assert np.allclose(state.alpha, plain.alpha, rtol=1e-9, atol=1e-14)
     assert np.allclose(state.gradient, plain.gradient, rtol=1e-9, atol=1e-12)

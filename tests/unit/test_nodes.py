@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigsvm.solvers.nodes import gap_and_joining
+from bigsvm.solvers.nodes import pairwise_gap
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, WORKING
 
 DERIVATIVE = st.floats(-1, 1) | st.just(0.0) | st.just(float("nan"))
@@ -16,7 +16,7 @@ PATTERN = st.tuples(DERIVATIVE, st.sampled_from([EXCLUDED, IDLE, WORKING, SUPPOR
 def test_gap_and_joining(patterns: list[tuple[float, int]]) -> None:
     gradient = np.array([g for g, _ in patterns])
     role = np.array([r for _, r in patterns], np.int8)
-    found, someone_joins = gap_and_joining(gradient, role)
+    found, someone_joins = pairwise_gap(gradient, role)
     seen = role >= IDLE
     joining = (role == IDLE) & (gradient <= 0)
     lowest = np.min(gradient[(role > IDLE) | joining], initial=np.inf)

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from bigsvm.backends.local import LocalBackend
 from bigsvm.core.errors import UserError
 from bigsvm.kernels import Kernel
+from bigsvm.solvers import reference
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.reweight import FUNCTIONS, Reweighting
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT
-from tests.support.problems import Rows, absolute, kernel_matrix, named, random_problem, reference
+from tests.support.problems import Rows, absolute, kernel_matrix, named, random_problem
 
 RBF = Kernel("rbf", gamma=0.5)
 MEMORY = 2**26
@@ -180,9 +181,9 @@ def test_every_step_is_that_of_a_plain_numpy_loop(algorithm, data_dir):
     t = np.random.default_rng(7).choice([0.5, 1.0, 2.0], len(y))
     C = np.random.default_rng(8).uniform(1.0, 5.0, len(y))
     q = np.outer(y / t, y / t) * kernel_matrix(RBF, x) + np.diag(1 / (C * t * t))
-    plain = reference(q, algorithm, 1e-5)
+    plain = reference.train(q, algorithm, 1e-5)
     state = solve(problem_of(x, y, C, algorithm, margin=t))
-    assert state.iteration == len(plain.toward) > 100
+    assert state.iteration == len(plain.forward) > 100
     assert np.allclose(state.alpha, plain.alpha, rtol=1e-9, atol=1e-14)
     assert np.array_equal(state.role > IDLE, plain.working)
 

@@ -28,7 +28,7 @@ def _never(iteration: int) -> int:
     return _NO_LIMIT
 
 
-class ExactInTurns:
+class MulticlassExact:
     """The exact schedule, class by class in short turns, on one cache of kernel columns.
 
     Parameters
@@ -74,7 +74,7 @@ class ExactInTurns:
         states.closed.add(k)
 
 
-class BlockInTurns:
+class MulticlassBlock:
     """The block schedule: every class solves a subproblem of its own, then one pass serves all.
 
     Parameters

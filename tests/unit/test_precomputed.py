@@ -10,10 +10,11 @@ from bigsvm.estimator.fit import FitOptions, fit_binary
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
-from bigsvm.solvers.whole_matrix import (
+from bigsvm.solvers.precomputed import (
     MAX_ITERATIONS,
-    OVERFLOWED,
+    NUMERICAL_FAILURE,
     STOPPED,
+    Limits,
     decisions,
     kernel_matrix,
     solve,
@@ -41,9 +42,7 @@ def exact(x, y, kernel, C, algorithm, limit=10**6, initial=0):
 @pytest.mark.parametrize("name", ["heart", "sonar"])
 def test_every_C_gives_the_bits_of_the_exact_schedule(name, kernel, algorithm, data_dir):
     x, y = named(name, data_dir)
-    found = solve(
-        kernel_matrix(kernel, x), y, GRID, algorithm, PAPER, max_iterations=20_000, initial=3
-    )
+    found = solve(kernel_matrix(kernel, x), y, GRID, algorithm, Limits(PAPER, 20_000), initial=3)
     for run, C in enumerate(GRID):
         state = exact(x, y, kernel, C, algorithm, limit=20_000, initial=3)
         assert np.array_equal(found.alpha[run], state.alpha)
@@ -59,9 +58,15 @@ def test_what_is_held_out_takes_no_part_and_is_decided(algorithm, data_dir):
     held_out = np.random.default_rng(0).random(len(y)) < 0.3
     kept = np.flatnonzero(~held_out)
     found = solve(
-        kernel_matrix(RBF, x), y, GRID, algorithm, PAPER, initial=int(kept[5]), held_out=held_out
+        kernel_matrix(RBF, x),
+        y,
+        GRID,
+        algorithm,
+        Limits(PAPER),
+        initial=int(kept[5]),
+        held_out=held_out,
     )
-    alone = solve(kernel_matrix(RBF, x[kept]), y[kept], GRID, algorithm, PAPER, initial=5)
+    alone = solve(kernel_matrix(RBF, x[kept]), y[kept], GRID, algorithm, Limits(PAPER), initial=5)
     assert np.array_equal(found.alpha[:, kept], alone.alpha)
     assert not found.alpha[:, held_out].any()
     for name in ("iterations", "working", "support", "status", "gap"):
@@ -77,7 +82,7 @@ def test_what_is_held_out_takes_no_part_and_is_decided(algorithm, data_dir):
 
 def test_it_ends_where_an_ordinary_fit_ends():
     x, y = random_problem(np.random.default_rng(5), 3000, 4)
-    found = solve(kernel_matrix(RBF, x), y, [10.0], "mfw", PAPER)
+    found = solve(kernel_matrix(RBF, x), y, [10.0], "mfw", Limits(PAPER))
     options = FitOptions(RBF, 10.0, "mfw", "exact", PAPER, 2**30, 0)
     fitted = fit_binary(InMemoryBackend(x, RBF), y, options, lambda state: None)
     assert np.array_equal(found.alpha[0], fitted.alpha)
@@ -88,13 +93,16 @@ def test_it_ends_where_an_ordinary_fit_ends():
 def test_why_a_run_ended_is_told():
     x, y = random_problem(np.random.default_rng(5), 200, 4)
     matrix = kernel_matrix(RBF, x)
-    found = solve(matrix, y, [10.0, 1e-3], "fw", PAPER, max_iterations=100)
+    found = solve(matrix, y, [10.0, 1e-3], "fw", Limits(PAPER, 100))
     assert found.status[0] == MAX_ITERATIONS
     assert found.iterations[0] == 100
     assert found.gap[0] > 1e-5
-    assert (solve(np.full_like(matrix, np.inf), y, [1.0], "fw", PAPER).status == OVERFLOWED).all()
+    assert (
+        solve(np.full_like(matrix, np.inf), y, [1.0], "fw", Limits(PAPER)).status
+        == NUMERICAL_FAILURE
+    ).all()
     with pytest.raises(ValueError, match="held out"):
-        solve(matrix, y, [1.0], "fw", PAPER, held_out=np.arange(200) == 0)
+        solve(matrix, y, [1.0], "fw", Limits(PAPER), held_out=np.arange(200) == 0)
 
 
 def test_another_thread_can_stop_it():
@@ -104,7 +112,7 @@ def test_another_thread_can_stop_it():
     thread = threading.Thread(
         target=lambda: results.append(
             # No gap is that small: it would take hours.
-            solve(kernel_matrix(RBF, x), y, [1.0, 1.0], "fw", absolute(1e-300), 2**40, stop=stop)
+            solve(kernel_matrix(RBF, x), y, [1.0, 1.0], "fw", Limits(absolute(1e-300), 2**40, stop))
         )
     )
     thread.start()

@@ -9,19 +9,51 @@ keeps their derivatives up to date like all others, and those are their decision
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigsvm.core.compiled import njit
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel, block_of, columns
-from bigsvm.solvers.nodes import find_nodes, gap_and_joining
+from bigsvm.solvers import steps as pairwise
+from bigsvm.solvers.nodes import Iterate, find_nodes, pairwise_gap
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, WORKING, quad_form
-from bigsvm.solvers.steps import CLOSED, JOINED_NONE, PAUSED, steps
 
-CONVERGED, MAX_ITERATIONS, OVERFLOWED, STOPPED = range(4)
-# So many steps before somebody asks whether to stop: a few milliseconds, at most some dozens.
+CONVERGED, MAX_ITERATIONS, NUMERICAL_FAILURE, STOPPED = range(4)
+# Steps between two looks at `Limits.stop`: a few milliseconds, at most some dozens.
 _BURST = 4096
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a run ends.
+
+    Attributes
+    ----------
+    stop_rule : StopRule
+    max_iterations : int
+    stop : (1,) bool, optional
+        Set it from another thread to end all runs early.
+    """
+
+    stop_rule: StopRule
+    max_iterations: int = 1_000_000
+    stop: np.ndarray | None = None
+
+
+class _Task(NamedTuple):
+    """What all runs share, for compiled code."""
+
+    matrix: Any
+    y: Any
+    intercept: Any
+    held_out: Any
+    begins_idle: Any
+    initial: Any
+    rule: Any
+    max_iterations: Any
+    stop: Any
 
 
 @dataclass(frozen=True)
@@ -39,8 +71,8 @@ class Solutions:
     gap : (runs,) float64
         Under a gradient computed from alpha alone.
     status : (runs,) int64
-        CONVERGED, MAX_ITERATIONS, OVERFLOWED (the numbers left the range of floating point), or
-        STOPPED from outside.
+        CONVERGED, MAX_ITERATIONS, NUMERICAL_FAILURE (the numbers left the range of floating
+        point), or STOPPED from outside.
     """
 
     alpha: np.ndarray
@@ -78,11 +110,9 @@ def solve(
     y: np.ndarray,
     C: Sequence[float] | np.ndarray,
     algorithm: str,
-    stop_rule: StopRule,
-    max_iterations: int = 1_000_000,
+    limits: Limits,
     initial: int = 0,
     held_out: np.ndarray | None = None,
-    stop: np.ndarray | None = None,
     intercept: float = 0.0,
 ) -> Solutions:
     """Train for every C, each from the same first pattern.
@@ -99,14 +129,11 @@ def solve(
     C : sequence of float, or (runs, n) float64
         One for all patterns, or that of each; where it is 0 the pattern takes no part.
     algorithm : {"fw", "mfw"}
-    stop_rule, max_iterations
-        When to end each run.
+    limits : Limits
     initial : int
         The first pattern, by its place in the matrix.
     held_out : (n,) bool, optional
         Patterns that take no part in training; they only get decision values.
-    stop : (1,) bool, optional
-        Set it from another thread to leave early.
     intercept : float
         The b0 added to the kernel.
     """
@@ -123,25 +150,18 @@ def solve(
         np.zeros(runs),
         np.full(runs, STOPPED),
     )
-    _solve_each(
+    task = _Task(
         np.ascontiguousarray(matrix, np.float32),
         np.array(y, np.int8),
-        np.ascontiguousarray(of_each, np.float64),
         float(intercept),
         held_out,
         algorithm == "mfw",
-        float(stop_rule.relative),
-        float(stop_rule.absolute),
-        int(max_iterations),
         int(initial),
-        np.zeros(1, bool) if stop is None else stop,
-        solutions.alpha,
-        solutions.decisions,
-        solutions.iterations,
-        solutions.working,
-        solutions.gap,
-        solutions.status,
+        (float(limits.stop_rule.relative), float(limits.stop_rule.absolute)),
+        int(limits.max_iterations),
+        np.zeros(1, bool) if limits.stop is None else limits.stop,
     )
+    _solve_each(task, np.ascontiguousarray(of_each, np.float64), tuple(vars(solutions).values()))
     return solutions
 
 
@@ -154,81 +174,74 @@ def decisions(cross: np.ndarray, y: np.ndarray, alpha: np.ndarray) -> np.ndarray
 
 
 @njit(cache=True, nogil=True)
-def _solve_each(  # type: ignore[no-untyped-def]
-    matrix, y, C, intercept, held_out, idle_first, relative, absolute, max_iterations, initial,
-    stop, alpha, decided, iterations, working, gap, status,
-):  # fmt: skip
-    n = len(y)
+def _solve_each(task, C, solutions):  # type: ignore[no-untyped-def]
+    alpha, decided, iterations, working, gap, status = solutions
+    n = len(task.y)
     gradient, role = np.empty(n), np.empty(n, np.int8)
     for run in range(len(C)):
-        _start(
-            matrix, y, C[run], intercept, held_out, idle_first, initial,
-            alpha[run], gradient, role,
-        )  # fmt: skip
-        status[run], iterations[run], gap[run] = _solve(
-            matrix, y, C[run], intercept, relative, absolute, max_iterations, stop,
-            alpha[run], gradient, role, decided[run],
-        )  # fmt: skip
+        iterate = Iterate(alpha[run], gradient, role, task.y, C[run], task.intercept)
+        _start(task, iterate)
+        status[run], iterations[run], gap[run] = _solve(task, iterate, decided[run])
         working[run] = np.sum(role > IDLE)
         if status[run] == STOPPED:
             return
 
 
 @njit(cache=True, nogil=True)
-def _start(  # type: ignore[no-untyped-def]
-    matrix, y, C, intercept, held_out, idle_first, initial, alpha, gradient, role
-):
+def _start(task, iterate):  # type: ignore[no-untyped-def]
     """All weight on one pattern."""
+    alpha, gradient, role, y, C, intercept = iterate
+    initial = task.initial
     for i in range(len(y)):
         alpha[i] = 0.0
-        gradient[i] = (np.float64(matrix[initial, i]) + intercept) * y[i] * y[initial]
-        if held_out[i] or C[i] == 0:
+        gradient[i] = (np.float64(task.matrix[initial, i]) + intercept) * y[i] * y[initial]
+        if task.held_out[i] or C[i] == 0:
             role[i] = EXCLUDED
         else:
-            role[i] = IDLE if idle_first else WORKING
+            role[i] = IDLE if task.begins_idle else WORKING
     gradient[initial] += 1.0 / C[initial]
     alpha[initial] = 1.0
     role[initial] = SUPPORT
 
 
 @njit(cache=True, nogil=True)
-def _solve(  # type: ignore[no-untyped-def]
-    matrix, y, C, intercept, relative, absolute, max_iterations, stop, alpha, gradient, role,
-    decided,
-):  # fmt: skip
-    """Steps until the gap is closed under a gradient recomputed from alpha, or something ends it.
+def _solve(task, iterate, decided):  # type: ignore[no-untyped-def]
+    """Steps until convergence under a gradient recomputed from alpha, or until a limit.
 
     Returns status, iterations and that gap.
     """
+    alpha, gradient, role, y, C, intercept = iterate
     n = len(y)
-    slot, last_used = np.arange(n).astype(np.int32), np.zeros(n, np.int64)
+    columns = pairwise.CachedColumns(
+        task.matrix, np.arange(n).astype(np.int32), np.zeros(n, np.int64), 0
+    )
     nodes = np.empty(4, np.int64)
     iteration = 0
     while True:
         nodes[0], nodes[1], nodes[2] = find_nodes(gradient, role)
-        nodes[3] = JOINED_NONE
-        why = PAUSED
-        while why == PAUSED and iteration < max_iterations:
-            if stop[0]:
+        nodes[pairwise.JOINED] = pairwise.JOINED_NONE
+        why = pairwise.PAUSED
+        while why == pairwise.PAUSED and iteration < task.max_iterations:
+            if task.stop[0]:
                 return STOPPED, iteration, np.inf
-            why, iteration, gap = steps(
-                alpha, gradient, role, y, C, intercept, relative, absolute, matrix, slot, last_used,
-                0, nodes, iteration, min(iteration + _BURST, max_iterations),
-            )  # fmt: skip
-        _decide(matrix, y, alpha, intercept, decided)
+            until = min(iteration + _BURST, task.max_iterations)
+            why, iteration, gap = pairwise.steps(
+                iterate, columns, task.rule, nodes, iteration, until
+            )
+        _decide(task.matrix, y, alpha, intercept, decided)
         for i in range(n):
             gradient[i] = y[i] * decided[i]
             if alpha[i] != 0:  # a C of 0 is that of a pattern which takes no part
                 gradient[i] += alpha[i] / C[i]
-        gap, someone_joins = gap_and_joining(gradient, role)
-        threshold = relative * max(quad_form(alpha, gradient), 0.0) + absolute
-        if why == CLOSED and gap <= threshold and not someone_joins:
+        gap, joins = pairwise_gap(gradient, role)
+        threshold = task.rule[0] * max(quad_form(alpha, gradient), 0.0) + task.rule[1]
+        if why == pairwise.CONVERGED and gap <= threshold and not joins:
             return CONVERGED, iteration, gap
-        if why == PAUSED:
+        if why == pairwise.PAUSED:
             return MAX_ITERATIONS, iteration, gap
-        if why != CLOSED or not np.isfinite(gap):
-            return OVERFLOWED, iteration, gap
-        # The running gradient had drifted: go on.
+        if why != pairwise.CONVERGED or not np.isfinite(gap):
+            return NUMERICAL_FAILURE, iteration, gap
+        # The running gradient had drifted: continue from the recomputed one.
 
 
 @njit(cache=True, nogil=True)
