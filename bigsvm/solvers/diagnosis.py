@@ -75,8 +75,8 @@ def _tolerance_above_margin(states: Sequence[State], problems: Sequence[Problem]
         if problem.stop_rule.absolute and gap >= state.quad_form:
             return (
                 f"the gap is as large as the margin ({gap:.1e}, {state.quad_form:.1e}), so the "
-                "model is not worth having, though by the absolute tolerance it has converged; use the "
-                "relative tolerance"
+                "model is not worth having, though by the absolute tolerance it has converged; use "
+                "the relative tolerance"
             )
     return None
 

@@ -20,6 +20,7 @@ from bigsvm.solvers.diagnosis import diagnose
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.multiclass import MulticlassExact
 from bigsvm.solvers.one_vs_rest import OneVsRest
+from bigsvm.solvers.precomputed import Limits
 from bigsvm.solvers.precomputed import solve as solve_matrix
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import EXCLUDED, IDLE, quad_form
@@ -148,7 +149,7 @@ def test_rows_that_are_repeated_leave_the_accuracy_as_it_is():
 def test_the_whole_matrix_ends_where_the_exact_schedule_does():
     x, y = random_problem(np.random.default_rng(6), 200, 4)
     for algorithm in ("fw", "mfw"):
-        found = solve_matrix(kernel_matrix(RBF, x), y, [0.1, 10.0], algorithm, DEFAULT)
+        found = solve_matrix(kernel_matrix(RBF, x), y, [0.1, 10.0], algorithm, Limits(DEFAULT))
         for run, C in enumerate((0.1, 10.0)):
             state = solve(problem(x, y, C, algorithm))
             assert found.converged[run]
@@ -175,10 +176,12 @@ def test_contradictory_twins_do_not_end_the_training(algorithm, C):
     decisions = kernel_matrix(RBF, x) @ (state.alpha * y)
     assert np.mean(np.sign(decisions[2:]) == y[2:]) > 0.6
     assert diagnose([state], [given], True) is None
-    found = solve_matrix(kernel_matrix(RBF, x), y, [C], algorithm, DEFAULT)
+    found = solve_matrix(kernel_matrix(RBF, x), y, [C], algorithm, Limits(DEFAULT))
     assert found.alpha[0].tobytes() == state.alpha.tobytes()
     held_out = np.arange(len(y)) % 5 == 4
-    fold = solve_matrix(kernel_matrix(RBF, x), y, [C], algorithm, DEFAULT, held_out=held_out)
+    fold = solve_matrix(
+        kernel_matrix(RBF, x), y, [C], algorithm, Limits(DEFAULT), held_out=held_out
+    )
     assert fold.converged[0] and fold.support[0] > 2
     assert not fold.alpha[0, held_out].any()
 

@@ -13,7 +13,7 @@ from bigsvm.core.labels import one_vs_rest_signs
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.estimator.fit import FitOptions, fit_binary, fit_multiclass
 from bigsvm.kernels import Kernel
-from bigsvm.solvers import in_turns
+from bigsvm.solvers import multiclass
 from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.column_cache import space_for_columns
@@ -199,7 +199,7 @@ def test_a_run_goes_on_with_the_same_turns(schedule):
 def test_passes_are_divided_where_too_many_rows_wait(monkeypatch):
     x, y = digits(600)
     _, whole, _ = together(x, y, RBF, "block")
-    monkeypatch.setattr(in_turns, "PRODUCT_ROWS", 30)
+    monkeypatch.setattr(multiclass, "PRODUCT_ROWS", 30)
     _, divided, _ = together(x, y, RBF, "block")
     assert divided.passes > whole.passes
     for one, other in zip(divided.classes, whole.classes, strict=True):
