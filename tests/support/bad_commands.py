@@ -40,7 +40,7 @@ CASES: dict[str, Case] = {
         "bigsvm model 99", bad.copied("run/model.safetensors", bad.about(format="bigsvm model 99"))
     ),
     "model: unknown kernel": model(
-        "makes no model", bad.copied("run/model.safetensors", bad.about(kernel={"name": "exec"}))
+        "not a valid model", bad.copied("run/model.safetensors", bad.about(kernel={"name": "exec"}))
     ),
     "model: NaN inside": model("finite", bad.copied("run/model.safetensors", bad.coefficient(NAN))),
     "predict: other number of features": Case(
