@@ -12,8 +12,6 @@ from bigsvm.config import ArraysConfig, DataConfig, PrepareOptions
 from bigsvm.core.errors import BeingWritten, UserError
 from bigsvm.core.progress import Progress, no_progress
 from bigsvm.core.urls import is_url
-from bigsvm.preparation.inputs import check_source, with_source_defaults
-from bigsvm.preparation.pipeline import prepare
 from bigsvm.preparation.sources import cache_dir, file_digests, local_files, source_files
 from bigsvm.stores.group import open_group
 from bigsvm.stores.store import open_dataset
@@ -46,10 +44,18 @@ def resolve_data(data: DataConfig, progress: Progress = no_progress) -> DataConf
 def _resolve(data: DataConfig, progress: Progress) -> DataConfig:
     if data.source is None:
         return data
+    # Imported here, because pyarrow's 40 MiB would count against `solver.memory_limit` even where
+    # there is nothing to prepare.
+    from bigsvm.preparation.inputs import check_source, with_source_defaults
+    from bigsvm.preparation.pipeline import prepare
+
     assert not isinstance(data.train, ArraysConfig)
     source = data.source
     if not data.train or not Path(data.train).exists():
         check_source(source)
+    # Imported here, because pyarrow's 40 MiB would count against `solver.memory_limit` even where
+    # there is nothing to prepare.
+
     options = with_source_defaults(source, data.prepare)
     if data.train:
         store = Path(data.train)
