@@ -173,7 +173,8 @@ def conjugate_steps(point, direction, columns, rule, iteration, until):  # type:
 @njit(cache=True, nogil=True)
 def _away_node(point, direction, k_s, s):  # type: ignore[no-untyped-def]
     """The pattern of the support that promises the largest decrease as away node."""
-    factor, g_s, q_ss = 2 * point.signs[s], point.gradient[s], point.diagonal[s]
+    factor = 2 * np.float64(point.signs[s])
+    g_s, q_ss = point.gradient[s], point.diagonal[s]
     gains = direction.gains
     best_gains(point, k_s, g_s, q_ss, factor, gains)
     best, found = gains.max(), -1
@@ -249,7 +250,8 @@ def _update(point, direction, pair, beta, length, s, v):  # type: ignore[no-unty
     g_s, g_v = gradient[s] + length * new_s, gradient[v] + length * new_v
     role_s, role_v = role[s], role[v]
     role[s] = role[v] = EXCLUDED
-    factors = (beta, length, signs[s], signs[v], point.intercept * (signs[s] - signs[v]))
+    sign_s, sign_v = np.float64(signs[s]), np.float64(signs[v])
+    factors = (beta, length, sign_s, sign_v, point.intercept * (sign_s - sign_v))
     update_gradient(point, product, k_s, k_v, factors, direction.extremes)
     gradient[s], gradient[v], product[s], product[v] = g_s, g_v, new_s, new_v
     _locate_nodes(point, direction)

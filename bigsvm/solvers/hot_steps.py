@@ -109,7 +109,7 @@ def _point(block: BlockSolve, problem: Problem, index: np.ndarray, kernel: Kerne
         padded(part.gradient, np.float64, 0.0),
         padded(part.role, np.int8, EXCLUDED),
         padded(index, np.int64, np.iinfo(np.int64).max),
-        padded(signs, np.float64, 0.0),
+        padded(problem.signs, problem.signs.dtype.type, 0.0),
         padded(q, np.float64, 1.0),
         float(problem.intercept),
     )
