@@ -89,11 +89,21 @@ _IJCNN1 = Source(
     1,
 )
 
+_A9A = Source(
+    "a9a",
+    SourceFile(("a9a",), LIBSVM + "a9a"),
+    SourceFile(("a9a.t",), LIBSVM + "a9a.t"),
+    "libsvm",
+    1,
+)
+
 SOURCES: dict[str, Source] = {
     source.name: source
     for source in (
         _MINIBOONE,
         _IJCNN1,
+        _A9A,
+        _uci("covtype", "covtype/covtype.data.gz", 2),
         _uci("magic", "magic/magic04.data", "g"),
         _libsvm("australian", "australian"),
         _libsvm("breast-cancer", "breast-cancer_scale"),

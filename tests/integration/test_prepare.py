@@ -351,6 +351,11 @@ def test_other_named_sources(tmp_path: Path, data_dir: Path) -> None:
     assert summary.classes == ("h", "g")
     assert [sum(count) for count in summary.counts.values()] == [13_020, 6000]
     assert sum(count[1] for count in summary.counts.values()) == 12_332
+    summary = prepare("a9a", tmp_path / "a9a.zarr")
+    assert summary.counts == {"train": (24_720, 7_841), "test": (12_435, 3_846)}
+    summary = prepare("covtype", tmp_path / "covtype.zarr", PrepareOptions(test_rows=116_203))
+    assert summary.classes == ("rest", 2) and summary.d == 54
+    assert sum(count[1] for count in summary.counts.values()) == 283_301
     summary = prepare("iris", tmp_path / "iris.zarr")
     assert summary.classes == ("rest", "Iris-setosa")
     assert summary.counts == {"train": (100, 50)}
