@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.export import export
-from bigsvm.models.libsvm_model import KERNELS, whole_labels
+from bigsvm.models.libsvm_model import KERNELS, integer_labels
 from bigsvm.models.model import load_model
 from bigsvm.stores.store import open_dataset
 
@@ -70,7 +70,7 @@ def compare(model_file: Path, store: str) -> None:
             began = time.monotonic()
             loaded = svmutil.svm_load_model(str(Path(folder, "m.model")))
             numbers, _, values = svmutil.svm_predict([], scaled.astype(np.float64), loaded, "-q")
-            expected = np.asarray(whole_labels(model.classes))[model.places_of(ours)]
+            expected = np.asarray(integer_labels(model.classes))[model.places_of(ours)]
             errors = [np.array(values) - as_libsvm(these) for these in (ours, precise)]
             tell("LIBSVM", time.monotonic() - began, errors, np.array(numbers) == expected)
 

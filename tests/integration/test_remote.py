@@ -149,7 +149,7 @@ def test_chunks_are_asked_for_several_at_once(run: Run, well_behaved: S3Server) 
         ("run.dir=null", dict.fromkeys(STRANGER, ""), "no credentials in the environment"),
         (f"data.train=s3://{BUCKET}/store.h5", {}, "HDF5 is read from local disks only"),
         ("data.train=s4://data/store.zarr", {}, "Protocol not known: s4"),
-        ("data.source=synthetic", {}, "the store is made on this machine"),
+        ("data.source=synthetic", {}, "the store is created on this machine"),
     ],
 )
 def test_mistakes_are_told_in_one_line(
