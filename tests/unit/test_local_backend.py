@@ -177,7 +177,7 @@ def test_a_chunk_damaged_during_training_is_told(folder: Path, tmp_path: Path, l
 
 
 def test_memory_stays_under_its_limit_with_data_several_times_as_large(tmp_path: Path) -> None:
-    n, d, limit = 150_000, 1600, 320 * 2**20
+    n, d, limit = 175_000, 1600, 352 * 2**20
     assert 4 * n * d > 2.8 * limit
     generator = np.random.default_rng(0)
     y = generator.choice(np.array([-1, 1], np.int8), 1250)
