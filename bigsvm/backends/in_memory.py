@@ -1,5 +1,6 @@
 """Backends for a subset of the patterns, such as the hot set: held in memory, or fetched."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -11,7 +12,7 @@ from bigsvm.core.arrays import RowChunks
 from bigsvm.kernels import Block, Kernel, block_of
 
 
-class _BlockBackend:
+class _BlockBackend(ABC):
     """Columns and products over the blocks that a subclass provides."""
 
     n: int
@@ -32,8 +33,9 @@ class _BlockBackend:
         add_products(self._kernel, self._blocks, rows, coef_2d, out)
         return out if coef.ndim == 2 else out[0]
 
+    @abstractmethod
     def _blocks(self) -> Iterable[Block]:
-        raise NotImplementedError
+        """The rows, laid out for the kernels."""
 
 
 class InMemoryBackend(_BlockBackend):

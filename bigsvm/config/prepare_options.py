@@ -19,7 +19,7 @@ class PrepareOptions(BaseModel):
     clip : float, optional
         After scaling, bring values beyond -clip and clip to these.
     test_rows, test_fraction, seed : optional
-        Put exactly so many rows, or this part of them, chosen by `seed`, into the test set.
+        Put exactly this many rows, or this part of them, chosen by `seed`, into the test set.
     drop_value : float or "none", optional
         Leave out rows that have this value in every feature.
     positive : label, optional

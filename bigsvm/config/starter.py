@@ -104,7 +104,7 @@ def starter_config(facts: Facts, name: str, memory: int) -> str:
         "",
         "run:",
         f"  dir: {_inline(f'runs/{name}')}",
-        "  snapshot_every: 5000       # a model every so many iterations: bigsvm evaluate",
+        "  snapshot_every: 5000       # a model every 5,000 iterations: bigsvm evaluate",
         "",
         "tune:                        # bigsvm tune, then train runs/...-tune/best.yaml",
         "  C: {from: 0.1, to: 100, count: 4}",

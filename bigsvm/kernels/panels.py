@@ -223,7 +223,7 @@ def _tile(  # type: ignore[no-untyped-def]
 
 
 # Threads take the next run of panels whenever they are done with one: dealt out beforehand, all
-# would wait for the thread that shares its core with whoever reads the next chunk.
+# would wait for the thread that shares its core with the reader of the next chunk.
 
 
 @parallel_njit(cache=True, nogil=True)

@@ -17,7 +17,7 @@ class ClassStates:
     Attributes
     ----------
     classes : list of State
-        From here a later process can go on.
+        A later process can resume from here.
     passes : int
         Over the data; one serves all classes that wait for it.
     away : mapping
@@ -52,7 +52,7 @@ class ClassStates:
         return sum(self.iterations(k) for k in range(len(self.classes)))
 
     def reached(self, limit: int) -> bool:
-        """Whether every class that is not done has taken so many steps."""
+        """Whether every class that is not done has taken `limit` steps."""
         going = set(range(len(self.classes))) - self.closed
         return bool(going) and all(self.iterations(k) >= limit for k in going)
 

@@ -13,7 +13,7 @@ from bigsvm.solvers.steps import CachedColumns
 # While guesses that wait to be used have this share of the slots there are no more, but for those
 # that fill a pack: they would cost columns that are in use.
 _WAITING = 3 / 4
-# A guess that is not used within so many fetches is given up.
+# A guess that is not used within this many fetches is given up.
 _PATIENCE = 512
 EMPTY, _GUESSED, _NEEDED = -1, -2, -3
 

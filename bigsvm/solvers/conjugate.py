@@ -36,7 +36,7 @@ QUAD_FORM, CURVATURE, GAP = range(3)
 # Entries of `Direction.nodes`: forward, highest of the support, away, how many have moved, and
 # whether a pattern has joined in this iteration.
 FORWARD, TOP, AWAY, MOVED, JOINED = range(5)
-# A direction that has gathered so many patterns is dropped: each costs time in every step.
+# A direction that has gathered this many patterns is dropped: each costs time in every step.
 _LONGEST = 1024
 # Below this share of the plain curvature a conjugate one is rounding.
 _FLAT = 1e-9

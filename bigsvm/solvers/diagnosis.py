@@ -15,7 +15,7 @@ _NONE = 1e-9
 _SAME = 1e-6
 # Kernel values below this count as 0.
 _UNSEEN = 1e-30
-# One pattern in so many is nothing to worry about.
+# One pattern in this many is nothing to worry about.
 _FEW = 100
 # Support vectors that stand for all where kernel values are looked at.
 _SAMPLE = 32
@@ -50,7 +50,7 @@ def diagnose(states: Sequence[State], problems: Sequence[Problem], converged: bo
                 f"zeros, {_TOO_NARROW}"
             )
         if not converged:
-            return told + "the training ended too early to decide about them; let it go on"
+            return told + "the training ended too early to decide about them; let it continue"
         return told + f"as the kernel sees them, rows of both classes are the same there; {_WIDE}"
     if constant:
         return (

@@ -22,7 +22,7 @@ from bigsvm.solvers.steps import (
     steps,
 )
 
-# So many steps in one compiled call, a few milliseconds: nobody waits longer for an answer.
+# Steps in one compiled call, a few milliseconds: an interruption waits no longer.
 _BURST = 256
 # With fewer patterns, waiting for the other threads costs more than they save on a few columns.
 _WORTH_THREADS = 8192
@@ -89,7 +89,7 @@ class ExactSchedule:
 
 
 def overflowed(state: State) -> UserError:
-    """The loop cannot go on: its numbers left the range of floating point."""
+    """The loop cannot continue: its numbers left the range of floating point."""
     return UserError(
         f"iteration {state.iteration}: the gap is {state.gap}, no step can be taken; kernel values "
         "leave the range of float32 or the tolerance that of float64: scale the data "

@@ -1,6 +1,6 @@
 """The schedules for more than two classes: each class has its turn, and they share kernel values.
 
-Whose turn it is follows from the states alone, so that a run that goes on later takes the same
+Whose turn it is follows from the states alone, so that a resumed run takes the same
 turns.
 """
 

@@ -20,7 +20,7 @@ def quad_form(alpha, gradient):  # type: ignore[no-untyped-def]
 
     One function for every stop test: were their sums to differ in the last bit, one test could
     accept for ever what another rejects. Not by BLAS: its bits differ between machines, and after
-    every call its threads go on spinning for a tenth of a second, on the cores that ours compute
+    every call its threads keep spinning for a tenth of a second, on the cores that ours compute
     on.
     """
     total = 0.0
@@ -97,7 +97,7 @@ class State:
         return ahead
 
     def reached(self, limit: int) -> bool:
-        """Whether so many iterations have been made."""
+        """Whether `limit` iterations have been made."""
         return self.iteration >= limit
 
     def correct(self, recomputed: "State") -> None:

@@ -14,7 +14,7 @@ from bigsvm.core.errors import UserError
 
 @pytest.fixture
 def stranger() -> Iterator[socket.socket]:
-    """A scheduler that notices whoever connects to it."""
+    """A scheduler that notices who connects to it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         yield listener
