@@ -13,9 +13,9 @@ Three nested levels, each with products of its own, so that no level waits for a
    worst violators of both classes are solved in turn, each time to half of the gap, but for no
    fewer steps than there are patterns.
 
-A run begins on a sample that is solved outright, and continues with samples four times as large, until
-all patterns are in play: a pass over a small sample costs little, and most support vectors of the
-whole problem are found there.
+A run begins on a sample that is solved outright, and continues with samples four times as large,
+until all patterns are in play: a pass over a small sample costs little, and most support vectors
+of the whole problem are found there.
 
 The theorem of the paper still holds: the working set only grows, a pattern joins at a derivative of
 0 or less, and the stop test is made on the whole, up-to-date gradient.
