@@ -2,6 +2,10 @@
 
 MAX_TOKEN = 40
 MAX_REASON = 500
+SPARSE_ADVICE = (
+    "use a linear model (LIBLINEAR, scikit-learn's LinearSVC), or make fewer features of them "
+    "(TruncatedSVD, SelectKBest)"
+)
 
 
 def quoted(token: str | bytes) -> str:

@@ -6,6 +6,8 @@ import numpy as np
 import psutil
 from scipy import sparse
 
+from bigsvm.core.messages import SPARSE_ADVICE
+
 _PIECE = 65_536  # values
 
 
@@ -24,14 +26,16 @@ def dense_rows(X: Any, start: int = 0) -> np.ndarray:
         In C order; X itself if possible.
     """
     if sparse.issparse(X):
-        needed, free = 4 * X.shape[0] * X.shape[1], psutil.virtual_memory().available
+        # Twice: the kernels have a copy in an order of their own.
+        needed, free = 2 * 4 * X.shape[0] * X.shape[1], psutil.virtual_memory().available
         if needed > free:
             raise ValueError(
                 f"X is sparse, and dense it would take {needed / 2**30:.1f} GiB where "
-                f"{free / 2**30:.1f} are free; BigSVC computes on dense rows"
+                f"{free / 2**30:.1f} are free; BigSVC computes on dense rows: {SPARSE_ADVICE}"
             )
-        X = X.toarray()
     with np.errstate(over="ignore"):
+        if sparse.issparse(X):
+            X = X.astype(np.float32).toarray()  # in this order: dense in float64 takes twice that
         rows = np.ascontiguousarray(X, np.float32)
     if not np.isfinite(rows).all():
         row, column = np.argwhere(~np.isfinite(rows))[0]

@@ -27,13 +27,14 @@ from bigsvm.estimator.out_of_core import (
     validate_rows,
 )
 from bigsvm.solvers.block import largest_hot_set
-from bigsvm.stores.rows import prefetch_map
+from bigsvm.stores.rows import prefetch_map, rows_that_fit
 from bigsvm.stores.store import Dataset
 
 if TYPE_CHECKING:
     from bigsvm.estimator.classifier import BigSVC
 
 ROWS_PER_CHUNK = 16_384
+CHUNK_BYTES = 64 * 2**20  # at most, unless it is one row
 _ACCEPTED = {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
 
 
@@ -81,8 +82,10 @@ class InMemoryRows:
 
     def chunks(self) -> Iterator[tuple[int, np.ndarray]]:
         """See `Rows`."""
-        for start in range(0, self.shape[0], ROWS_PER_CHUNK):
-            yield start, dense_rows(self._given[start : start + ROWS_PER_CHUNK], start)
+        n, d = self.shape
+        at_once = min(ROWS_PER_CHUNK, rows_that_fit(CHUNK_BYTES, d))
+        for start in range(0, n, at_once):
+            yield start, dense_rows(self._given[start : start + at_once], start)
 
 
 class OutOfCoreRows:

@@ -7,6 +7,7 @@ import numpy as np
 
 from bigsvm.core.compiled import njit
 from bigsvm.core.errors import UserError
+from bigsvm.core.messages import SPARSE_ADVICE
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions
 from bigsvm.readers.decompress import line_blocks
 from bigsvm.readers.number import DEFERRED, NOT_A_NUMBER, parse_number
@@ -29,6 +30,11 @@ ZERO = np.int64(48)
 
 # Larger than any valid index, and small enough that ten times as much does not overflow.
 HUGE_INDEX = 10**15
+
+# Rows are stored dense. Where fewer values than this are given, kernels on sparse rows would be
+# some ten times faster (configs/from-a-table.md); small data is stored dense all the same.
+LEAST_DENSITY = 0.01
+MOST_ZEROS_BYTES = 2**30
 
 
 class LibsvmReader:
@@ -71,10 +77,11 @@ class LibsvmReader:
 
 def _count_features(path: Path) -> int:
     """The largest index in the file."""
-    largest = 0
+    largest = pairs = 0
     line = 1
     for text in line_blocks(path):
-        in_block, lines, at = _largest_index(text)
+        in_block, lines, at, pairs_in_block = _largest_index(text)
+        pairs += pairs_in_block
         if in_block > MAX_FEATURES:
             shown = str(in_block) if in_block < HUGE_INDEX else "far too large"
             raise UserError(
@@ -85,13 +92,21 @@ def _count_features(path: Path) -> int:
         line += lines
     if largest == 0:
         raise UserError(f"{path}: no index:value pair in it; is it LIBSVM text?")
+    values = (line - 1) * largest
+    if pairs < LEAST_DENSITY * values and 4 * values > MOST_ZEROS_BYTES:
+        raise UserError(
+            f"{path}: only {100 * pairs / values:.2g} % of the values of its {line - 1:,} rows of "
+            f"{largest:,} features are given, and stored dense they take {4 * values / 2**30:.1f} "
+            f"GiB (and twice that meanwhile); {SPARSE_ADVICE}; --features {largest} stores them "
+            "dense nevertheless"
+        )
     return largest
 
 
 @njit(cache=True)
-def _largest_index(text: np.ndarray) -> tuple[int, int, int]:
-    """Largest index before a colon, number of lines, and the line (from 0) of that index."""
-    largest = 0
+def _largest_index(text: np.ndarray) -> tuple[int, int, int, int]:
+    """Largest index before a colon, number of lines, the line (from 0) of that index, and pairs."""
+    largest = pairs = 0
     largest_line = 0
     line = 0
     index = 0
@@ -110,6 +125,7 @@ def _largest_index(text: np.ndarray) -> tuple[int, int, int]:
             if index < HUGE_INDEX:
                 index = index * 10 + digit
         elif c == COLON:
+            pairs += 1
             if all_digits and index > largest:
                 largest, largest_line = index, line
             all_digits = False
@@ -119,7 +135,7 @@ def _largest_index(text: np.ndarray) -> tuple[int, int, int]:
             comment = True
         else:
             all_digits = False
-    return largest, line, largest_line
+    return largest, line, largest_line, pairs
 
 
 @njit(cache=True)

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import tracemalloc
 import warnings
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bigsvm import BigSVC
 from bigsvm.core.errors import UserError
+from bigsvm.estimator import rows
 from bigsvm.export import export
 from bigsvm.models.model import load_model
 from tests.support.trainings import HANGS, environment
@@ -137,8 +139,21 @@ def test_sparse_rows_are_the_same_rows(data_dir: Path) -> None:
 
 def test_too_wide_sparse_rows_are_refused() -> None:
     wide = sparse.eye_array(100_000, 10_000_000, format="csr")
-    with pytest.raises(ValueError, match="dense it would take"):
+    with pytest.raises(ValueError, match=r"dense it would take.* use a linear model"):
         BigSVC(gamma=1.0).fit(wide, np.arange(100_000) % 2)
+
+
+def test_wide_sparse_rows_are_predicted_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "CHUNK_BYTES", 4 * 2**20)
+    wide = sparse.random_array((500, 20_000), density=0.001, format="csr", random_state=0)
+    svc = BigSVC(gamma=0.1).fit(wide[:20], np.arange(20) % 2)
+    expected = svc.decision_function(wide[-30:].toarray())
+    tracemalloc.start()
+    decided = svc.decision_function(wide)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert decided[-30:].tobytes() == expected.tobytes()
+    assert peak < 20 * 2**20, "dense they take 38 MiB"
 
 
 def test_gamma_scale_is_that_of_svc(heart: tuple) -> None:

@@ -362,6 +362,20 @@ def test_other_named_sources(tmp_path: Path, data_dir: Path) -> None:
     assert prepare("sonar", tmp_path / "sonar.zarr").counts == {"train": (97, 111)}
 
 
+def test_text_like_rows_are_refused_before_they_are_stored_dense(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{1 if k % 2 else -1} {k % 900 + 1}:1 {k + 1000}:0.5" for k in range(20_000)]
+    path, store = tmp_path / "words.libsvm", tmp_path / "words.zarr"
+    path.write_text("\n".join([*rows, "1 50000:1"]) + "\n")
+    assert cli.main(["prepare", str(path), str(store)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "3.7 GiB" in error and "--features 50000" in error
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+    path.write_text("\n".join(rows[:100]) + "\n")  # as sparse, and small
+    assert cli.main(["prepare", str(path), str(store), "--quiet"]) == 0
+
+
 def test_columns_of_a_test_file_go_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b,y\n1,2,0\n3,4,1\n")
     (tmp_path / "t.csv").write_text("b,a,y\n2,1,0\n")
