@@ -23,6 +23,7 @@ COMMANDS = {
     "train": "train a model, or resume an interrupted run",
     "tune": "choose C and sigma by cross-validation",
     "evaluate": "score every snapshot of a run on a test set",
+    "calibrate": "fit probabilities to a model's decision values",
     "predict": "apply a model to a store or a file",
     "export": "convert a model for ONNX Runtime or LIBSVM",
     "inspect": "show what a model, a run or a store contains",

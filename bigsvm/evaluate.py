@@ -26,7 +26,8 @@ def labelled(folders: Sequence[Path], labels: Sequence[str] | None) -> list[str]
 
 EXAMPLES = """writes RUN_DIR/evaluation.csv and RUN_DIR/evolution.png, with a line and a point per
 snapshot; for the latest model RUN_DIR/confusion.csv and, for two classes, the ROC and
-precision-recall curves RUN_DIR/curves.csv and RUN_DIR/curves.png
+precision-recall curves RUN_DIR/curves.csv and RUN_DIR/curves.png; where it was calibrated, how good
+its probabilities are, RUN_DIR/calibration.json
 
 examples:
   python -m bigsvm.evaluate runs/miniboone

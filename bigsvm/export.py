@@ -15,7 +15,8 @@ EXAMPLES = """examples:
 
 ONNX: the input X is raw rows (rows, features) float64, which the graph scales; their columns are in
 the order of the training data (feature_names in the metadata); the outputs are label (original
-labels) and decision. LIBSVM: c_svc; since LIBSVM has no scaling, OUT.json describes it.
+labels), decision and, of a calibrated model, probability (rows, classes). LIBSVM: c_svc, without
+probabilities; since LIBSVM has no scaling, OUT.json describes it.
 """
 
 SUFFIXES = (".onnx", ".model")

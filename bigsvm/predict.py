@@ -20,6 +20,7 @@ from bigsvm.prediction.inputs import Source, is_store, open_source
 from bigsvm.prediction.kept_columns import check_kept, open_kept
 from bigsvm.prediction.outputs import (
     STANDARD_OUTPUT,
+    Predicted,
     check_output,
     columns_of,
     open_predictions,
@@ -64,6 +65,7 @@ def predict(
     cluster: "ClusterConfig | None" = None,
     keep: Sequence[str] = (),
     threshold: float | None = None,
+    probability: bool = False,
     progress: Progress = no_progress,
 ) -> Summary:
     """Stream the rows of `source` through a model into `out`, in bounded memory.
@@ -92,6 +94,9 @@ def predict(
     threshold : float, optional
         For two classes: rows with at least this decision value are of the second class; replaces
         the threshold of the model.
+    probability : bool
+        Add the probability of each class, of a model that has been calibrated: columns
+        probability_LABEL, or an array probability (rows, classes) in Zarr.
     progress : callable
         Called with (what is being done, amount done, total or None).
 
@@ -113,7 +118,9 @@ def predict(
     model = load_model(model_file)
     if threshold is not None:
         model = _with_threshold(model, threshold)
-    check_kept(keep, out, columns_of(model.classes))
+    if probability:
+        _check_probability(model, model_file, out)
+    check_kept(keep, out, columns_of(model.classes, probability=probability))
     counts = np.zeros(len(model.classes), np.int64)
     right = 0
     labelled = False
@@ -121,11 +128,14 @@ def predict(
         found = open_source(source, options, arrays, model, stack)
         kept = open_kept(keep, Path(source), options) if keep else None
         scored = _score(model, found, cluster, stack)
-        writer = stack.enter_context(open_predictions(out, model.classes, keep))
+        names = columns_of(model.classes, keep, probability)
+        writer = stack.enter_context(open_predictions(out, model.classes, names))
         for chunk in scored:
             decision = chunk.decisions[0]
             others = None if kept is None else kept.next(len(decision))
-            writer.append(chunk.start, decision, model.labels_of(decision), others)
+            likely = model.probabilities_of(decision) if probability else None
+            rows = Predicted(decision, model.labels_of(decision), likely)
+            writer.append(chunk.start, rows, others)
             counts += np.bincount(model.places_of(decision), minlength=len(counts))
             if chunk.codes is not None:
                 labelled = True
@@ -148,6 +158,18 @@ def _with_threshold(model: "Model", threshold: float) -> "Model":
     if not np.isfinite(threshold):
         raise UserError(f"--threshold {threshold}: must be a finite number")
     return replace(model, threshold=threshold)
+
+
+def _check_probability(model: "Model", model_file: Path, out: Path) -> None:
+    if model.calibration is None:
+        raise UserError(
+            f"--probability: {model_file} has not been calibrated; fit its probabilities to "
+            f"labelled rows with python -m bigsvm.calibrate {model_file} --on FILE"
+        )
+    if out.suffix.lower() == ".npy":
+        raise UserError(
+            f"--probability: {out} holds decision values alone; choose .csv, .parquet or .zarr"
+        )
 
 
 def _score(
@@ -175,6 +197,7 @@ EXAMPLES = """examples:
   python -m bigsvm.predict runs/mb/model.safetensors new.parquet predictions.zarr --no-labels
   python -m bigsvm.predict runs/mb/snapshots/model-00005000.safetensors mine.h5 f.npy --x features
   python -m bigsvm.predict runs/mb/model.safetensors new.csv - --keep id --no-labels | head
+  python -m bigsvm.predict runs/mb/model.safetensors new.csv p.csv --probability --no-labels
   python -m bigsvm.predict runs/mb/model.safetensors big.zarr f.zarr --cluster tcp://head:8786
 
 Raw rows are scaled like the model's training data; a prepared store records that it is scaled
@@ -201,6 +224,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
         "as an id, to copy to the predictions; repeatable")  # fmt: skip
     add("--threshold", type=float, metavar="T", help="rows with at least this decision value "
         "are of the second class (default: the model's threshold, 0 unless fitted)")  # fmt: skip
+    add("--probability", action="store_true", help="add the probability of each class, of a model "
+        "that python -m bigsvm.calibrate has been run on")  # fmt: skip
     add("--no-labels", action="store_true", help="the input has none, or ignore them: in a "
         "file every column is a feature")  # fmt: skip
     add("--overwrite", action="store_true", help="replace an existing OUT")
@@ -235,7 +260,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "arrays": (arguments.x, arguments.y),
         "overwrite": arguments.overwrite,
     }
-    options_given |= {"keep": arguments.keep, "threshold": arguments.threshold}
+    for name in ("keep", "threshold", "probability"):
+        options_given[name] = getattr(arguments, name)
     if arguments.cluster is not None:
         from bigsvm.config.file import cluster_config
 

@@ -40,6 +40,7 @@ def model_facts(path: Path) -> dict[str, Any]:
         "kernel": kernel_facts(model.kernel),
         "intercept": _intercept(model),
         **({"threshold": model.threshold} if model.threshold else {}),
+        **_calibration_facts(model),
         **_class_facts(model),
         "features": model.n_features,
         "feature_names": names,
@@ -65,6 +66,12 @@ def _intercept(model: Model) -> Any:
     if len(shifts) == 1 or not any(shifts):
         return shifts[0]
     return dict(zip(map(str, model.classes), shifts, strict=True))
+
+
+def _calibration_facts(model: Model) -> dict[str, Any]:
+    if model.calibration is None:
+        return {}
+    return {"calibration": {"method": model.calibration.method, **model.calibration.about}}
 
 
 def _class_facts(model: Model) -> dict[str, Any]:

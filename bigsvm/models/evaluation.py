@@ -1,6 +1,7 @@
 """Scores the snapshots of a run on a test set."""
 
 import csv
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import isnan
@@ -13,11 +14,19 @@ from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes
 from bigsvm.core.progress import Progress, no_progress
 from bigsvm.files.atomic import atomic_write
+from bigsvm.models.calibration import Calibration, Reliability, reliability_of
 from bigsvm.models.curves import Curves, curves_of
 from bigsvm.models.final_scores import Majority, majority_of
 from bigsvm.models.model import Model, load_model
 from bigsvm.models.scores import Scores, confusion_of, scores_of, scores_of_classes
-from bigsvm.models.scoring import Scorer, Spec, chunks_of, open_test_set, score_chunks
+from bigsvm.models.scoring import (
+    Scorer,
+    Spec,
+    chunks_of,
+    open_test_set,
+    places_of_codes,
+    score_chunks,
+)
 from bigsvm.stores.store import Dataset
 
 # The limit for the decision values, and for the coefficients, of the snapshots of one pass.
@@ -56,6 +65,8 @@ class Row(Scores):
     at_zero: Scores | None = None  # if the threshold is not 0
     # Only for the latest model, and two classes.
     curves: Curves | None = field(default=None, compare=False)
+    # Only of a calibrated model.
+    reliability: Reliability | None = field(default=None, compare=False)
 
     def line(self) -> str:
         """The scores as text, aligned under `HEADING`."""
@@ -138,6 +149,7 @@ def _one_pass(
 ) -> list[Row]:
     facts: list[dict[str, Any]] = []
     thresholds: list[float] = []
+    calibrations: list[Calibration | None] = []
 
     def models() -> Iterator[Model]:
         for path in paths:
@@ -146,6 +158,7 @@ def _one_pass(
             facts.append({key: _recorded(path, model, key) for key in ("iteration", "n_working")})
             facts[-1]["n_support"] = model.n_support
             thresholds.append(model.threshold)
+            calibrations.append(model.calibration)
             yield model
 
     scorer = Scorer(models())
@@ -171,7 +184,13 @@ def _one_pass(
             scores, counts = scores_of_classes(codes, values)
             confusion = Confusion(first.classes, counts)
             rows.append(Row(**asdict(scores), **fact, confusion=confusion, majority=majority))
-    return rows
+    places = places_of_codes(codes, first.classes)
+    return [
+        row
+        if how is None
+        else replace(row, reliability=reliability_of(how.probabilities(f), places))
+        for row, how, f in zip(rows, calibrations, decisions, strict=True)
+    ]
 
 
 def _check_same_training(path: Path, model: Model, first: Model) -> None:
@@ -202,6 +221,12 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
         columns = (*COLUMNS, *COLUMNS_OF_THRESHOLDS) if fitted else COLUMNS
         writer.writerow(columns)
         writer.writerows([row.cells()[name] for name in columns] for row in rows)
+
+
+def write_reliability(path: Path, found: Reliability) -> None:
+    """Write calibration.json."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(asdict(found), indent=2) + "\n")
 
 
 def write_confusion(path: Path, confusion: Confusion) -> None:

@@ -15,6 +15,7 @@ from bigsvm.core.labels import check_label, classes_array, classes_from_json, cl
 from bigsvm.core.scaling import Scaling
 from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.kernels import NAMES, Kernel, block_of, products
+from bigsvm.models.calibration import Calibration
 from bigsvm.models.double_precision import precise_decisions
 from bigsvm.models.named_rows import as_rows
 
@@ -58,6 +59,8 @@ class Model:
     threshold : float
         For two classes: rows with at least this decision value are of the second class; 0 unless
         fitted to the training rows (`model.threshold`).
+    calibration : Calibration or None
+        How decision values become probabilities, once `bigsvm.calibrate` has fitted it.
     """
 
     support_vectors: np.ndarray
@@ -69,6 +72,7 @@ class Model:
     about: Mapping[str, Any] = field(default_factory=dict)
     intercept: Intercept = 0.0
     threshold: float = 0.0
+    calibration: Calibration | None = None
 
     def __repr__(self) -> str:
         return (
@@ -187,6 +191,43 @@ class Model:
         """
         return self.labels_of(self.decision_function(X, scaled=scaled))
 
+    def predict_proba(self, X: Any, *, scaled: bool = False) -> np.ndarray:
+        """The probability of each class for each row, where the model has been calibrated.
+
+        The label of `predict` follows from the decision value, so it need not be the most probable
+        class.
+
+        Parameters
+        ----------
+        X, scaled
+            As for `decision_function`.
+
+        Returns
+        -------
+        (rows, classes) array
+            In the order of `classes`.
+        """
+        return self.probabilities_of(self.decision_function(X, scaled=scaled))
+
+    def probabilities_of(self, decision: np.ndarray) -> np.ndarray:
+        """The probabilities (rows, classes) for decision values.
+
+        Parameters
+        ----------
+        decision : array
+            As returned by `decision_function`.
+
+        Returns
+        -------
+        (rows, classes) array
+        """
+        if self.calibration is None:
+            raise UserError(
+                "the model has no probabilities; fit them with python -m bigsvm.calibrate MODEL "
+                "--on FILE"
+            )
+        return self.calibration.probabilities(decision)
+
     def labels_of(self, decision: np.ndarray) -> np.ndarray:
         """The class labels for decision values.
 
@@ -260,6 +301,7 @@ def write_model(model: Model, support_vectors: np.ndarray | RowChunks, path: Pat
         "about": dict(model.about),
         **({"intercept": model.intercept} if model.intercept else {}),
         **({"threshold": model.threshold} if model.threshold else {}),
+        **({"calibration": model.calibration.to_json()} if model.calibration else {}),
     }
     write_tensors(path, arrays, about)
 
@@ -322,8 +364,12 @@ def _build_model(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> 
     threshold = float(about["threshold"]) if about["format"] == WITH_THRESHOLD else 0.0
     if not np.isfinite(threshold):
         raise ValueError("its threshold is not finite")
-    found = dict(about["about"])
-    made = Model(rows, coef, index, about["kernel"], classes, scaling, found, intercept, threshold)
+    calibration = None
+    if "calibration" in about:  # the format is no other: labels are the same without it
+        calibration = Calibration.from_json(about["calibration"], len(classes) if many else 1)
+    found, kernel_given = dict(about["about"]), about["kernel"]
+    numbers = (intercept, threshold, calibration)
+    made = Model(rows, coef, index, kernel_given, classes, scaling, found, *numbers)
     _ = made.encoding  # raises a ValueError if it is invalid
     return made
 

@@ -1,4 +1,4 @@
-"""Export to ONNX: a graph from raw rows to labels and decision values.
+"""Export to ONNX: a graph from raw rows to labels, decision values and probabilities.
 
 It uses plain operators in float64 rather than SVMClassifier, which sums in float32 (one label of
 the MiniBooNE test set comes out wrong) and has no laplacian kernel. Rows are processed in blocks,
@@ -22,6 +22,7 @@ from bigsvm.models.double_precision import LARGEST_EXPONENT, as_computed
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from bigsvm.models.calibration import Calibration
     from bigsvm.models.model import Model
 
 # Opset 17 is from 2022, as is ONNX Runtime 1.12, the first that takes it.
@@ -35,7 +36,8 @@ _CANCELLATION = 1e-9
 def onnx_model(model: Model) -> ModelProto:
     """The model as ONNX; input `X` (rows, features) float64, outputs `label` and `decision`.
 
-    The decision values are (rows,), or (rows, classes) where there are more than two.
+    The decision values are (rows,), or (rows, classes) where there are more than two. A calibrated
+    model has a third output, `probability` (rows, classes).
     """
     try:
         import onnx
@@ -56,15 +58,17 @@ def onnx_model(model: Model) -> ModelProto:
     many = len(labels) > 2
     decision = _LINEAR if kernel.name == "linear" else _in_blocks(_kernel_sums(kernel, model))
     shape = f"rows, {len(labels)}" if many else "rows"
+    likely = f", double[rows, {len(labels)}] probability" if model.calibration else ""
     made = onnx.parser.parse_model(f"""
         <ir_version: {IR_VERSION}, opset_import: ["": {OPSET}]>
         bigsvm (double[rows, {model.n_features}] X)
-            => ({kind}[rows] label, double[{shape}] decision) {{
+            => ({kind}[rows] label, double[{shape}] decision{likely}) {{
             {_scaled(model.scaling)}
             {decision}
             {_shifted(model)}
             {_LARGEST if many else _SIGN}
             label = Gather (classes, position)
+            {_probability(model.calibration) if model.calibration else ""}
         }}""")
     used = {name for node in made.graph.node for name in _inputs(node)}
     for name, values in (_constants(kernel, model) | {"classes": labels}).items():
@@ -112,6 +116,66 @@ _LARGEST = """
 def _shifted(model: Model) -> str:
     """Add the intercept to the decision values."""
     return f"decisions = {'Add (without, intercept)' if model.intercept else 'Identity (without)'}"
+
+
+def _probability(calibration: Calibration) -> str:
+    """The probabilities (rows, classes) of `decisions`, which has a column per output."""
+    if calibration.method == "sigmoid":
+        steps = "steep = Mul (decisions, slopes)\nlogit = Add (steep, offsets)\n"
+        steps += "found = Sigmoid (logit)\n"
+    else:
+        columns = range(len(calibration.outputs))
+        steps = "".join(_isotonic(k, bool(np.ptp(calibration.outputs[k][1]))) for k in columns)
+        steps += f"found = Concat <axis = 1> ({', '.join(f'likely_{k}' for k in columns)})\n"
+    if len(calibration.outputs) == 1:
+        return steps + "first = Sub (whole, found)\nprobability = Concat <axis = 1> (first, found)"
+    return f"""{steps}
+    total = ReduceSum <keepdims = 1> (found, one)
+    some = Greater (total, zero)
+    shares = Div (found, total)
+    probability = Where (some, shares, equal_share)
+    """
+
+
+def _isotonic(k: int, rises: bool) -> str:
+    """A sum of ramps from knot to knot, one at a time: memory does not grow with the knots."""
+    start = f"""
+    at_{k} = Constant <value_ints = [{k}]> ()
+    f_{k} = Gather <axis = 1> (decisions, at_{k})
+    least_{k} = Mul (f_{k}, zero)
+    lowest_{k} = Add (least_{k}, base_{k})
+    """
+    if not rises:
+        return start + f"likely_{k} = Identity (lowest_{k})\n"
+    return f"""{start}
+    likely_{k} = Scan <num_scan_inputs = 3,
+        body = ramp_{k} (double[b, o] before_{k}, double from, double width, double rise)
+               => (double[b, o] after_{k}) {{
+            beyond_knot = Sub (f_{k}, from)
+            part = Div (beyond_knot, width)
+            bounded_part = Clip (part, zero, whole)
+            added = Mul (bounded_part, rise)
+            after_{k} = Add (before_{k}, added)
+        }}> (lowest_{k}, from_{k}, width_{k}, rise_{k})
+    """
+
+
+def _calibration_constants(calibration: Calibration) -> dict[str, Any]:
+    if calibration.method == "sigmoid":
+        slopes, offsets = np.array(calibration.outputs).T
+        return {"slopes": -slopes, "offsets": -offsets}
+    values: dict[str, Any] = {}
+    for k, output in enumerate(calibration.outputs):
+        knots, shares = map(np.asarray, output)
+        rises = np.diff(shares)
+        kept = rises > 0
+        values |= {
+            f"base_{k}": shares[0],
+            f"from_{k}": knots[:-1][kept],
+            f"width_{k}": np.diff(knots)[kept],
+            f"rise_{k}": rises[kept],
+        }
+    return values
 
 
 def _in_blocks(kernel_sums: str) -> str:
@@ -241,6 +305,9 @@ def _constants(kernel: Kernel, model: Model) -> dict[str, np.ndarray]:
         "coef": model.columns,
         "weights": model.support_vectors.astype(np.float64).T @ model.columns,
     }
+    if model.calibration is not None:
+        values |= _calibration_constants(model.calibration)
+        values |= {"whole": 1.0, "equal_share": 1 / len(model.classes)}
     if model.scaling is not None:
         values |= {"offset": model.scaling.offset, "scale": model.scaling.scale}
         if model.scaling.clip is not None:
@@ -286,6 +353,7 @@ def _metadata(model: Model) -> dict[str, str]:
         "classes": list(model.classes),
         "n_support": model.n_support,
         "scaling": model.scaling.kind if model.scaling else None,
+        "calibration": model.calibration.method if model.calibration else None,
         **{key: value for key, value in model.about.items() if key != "feature_names"},
         "feature_names": model.about.get("feature_names"),
     }

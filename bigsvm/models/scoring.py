@@ -174,6 +174,11 @@ def open_test_set(spec: Spec, model: Trained) -> Dataset:
     return dataset
 
 
+def places_of_codes(codes: np.ndarray, classes: Classes) -> np.ndarray:
+    """The positions in `classes` for the codes of labels."""
+    return np.searchsorted(class_codes(classes), codes)
+
+
 def count_correct(model: Model, decision: np.ndarray, codes: np.ndarray) -> int:
     """The number of rows that are classified correctly."""
     chosen = class_codes(model.classes)[model.places_of(decision)]

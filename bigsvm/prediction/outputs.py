@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,9 +22,13 @@ STANDARD_OUTPUT = "-"
 ROW_GROUP = 2**20  # decision values: small row groups and chunks are slow to read
 
 
-def columns_of(classes: Classes, kept: Sequence[str] = ()) -> list[str]:
-    """The columns of a table: one decision value, or one per class for more than two."""
+def columns_of(classes: Classes, kept: Sequence[str] = (), probability: bool = False) -> list[str]:
+    """The columns of a table: one decision value, or one per class for more than two.
+
+    With `probability` also one for each class.
+    """
     names = [f"decision_{label}" for label in classes] if len(classes) > 2 else ["decision"]
+    names += [f"probability_{label}" for label in classes] if probability else []
     return ["row", *kept, *names, "label"]
 
 
@@ -33,16 +37,35 @@ def rows_in_group(classes: Classes) -> int:
     return ROW_GROUP if len(classes) == 2 else max(1, ROW_GROUP // len(classes))
 
 
+class Predicted(NamedTuple):
+    """The predictions of consecutive rows.
+
+    Attributes
+    ----------
+    decision : (rows,) or (rows, classes) array
+    label : (rows,) array
+    probability : (rows, classes) array or None
+        Only of a calibrated model, where it was asked for.
+    """
+
+    decision: np.ndarray
+    label: np.ndarray
+    probability: np.ndarray | None = None
+
+    @property
+    def values(self) -> np.ndarray:
+        """The numbers of a table, a row for each of its columns: decisions, then probabilities."""
+        decision = np.atleast_2d(self.decision.T)
+        return decision if self.probability is None else np.vstack([decision, self.probability.T])
+
+
 class Writer(Protocol):
     """Writes predictions in the order of the rows."""
 
-    def append(
-        self, start: int, decision: np.ndarray, label: np.ndarray, kept: "pa.Table | None" = None
-    ) -> None:
-        """Write rows `start`, `start` + 1, ... with decision values and class labels.
+    def append(self, start: int, rows: Predicted, kept: "pa.Table | None" = None) -> None:
+        """Write the predictions of rows `start`, `start` + 1, ...
 
-        The decision values are (rows,), or (rows, classes) for more than two. `kept` are columns of
-        the input, which follow the row number if the output is a table.
+        `kept` are columns of the input, which follow the row number if the output is a table.
         """
 
     def close(self) -> None:
@@ -50,21 +73,19 @@ class Writer(Protocol):
 
 
 class CsvPredictions:
-    """The columns row, decision, label; decision values are written with all their digits."""
+    """The columns of `columns_of`; decision values are written with all their digits."""
 
-    def __init__(self, file: IO[bytes], classes: Classes, kept: Sequence[str] = ()) -> None:
+    def __init__(self, file: IO[bytes], classes: Classes, names: Sequence[str]) -> None:
         self._text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         self._csv = csv.writer(self._text, lineterminator="\n")
-        self._csv.writerow(columns_of(classes, kept))
+        self._csv.writerow(names)
 
-    def append(
-        self, start: int, decision: np.ndarray, label: np.ndarray, kept: "pa.Table | None" = None
-    ) -> None:
+    def append(self, start: int, rows: Predicted, kept: "pa.Table | None" = None) -> None:
         """See `Writer`."""
-        rows = range(start, start + len(decision))
-        values = np.atleast_2d(decision.T).tolist()
+        label = rows.label.tolist()
+        numbers = range(start, start + len(label))
         others = [] if kept is None else [column.to_pylist() for column in kept.columns]
-        self._csv.writerows(zip(rows, *others, *values, label.tolist(), strict=True))
+        self._csv.writerows(zip(numbers, *others, *rows.values.tolist(), label, strict=True))
 
     def close(self) -> None:
         """See `Writer`."""
@@ -73,27 +94,26 @@ class CsvPredictions:
 
 
 class ParquetPredictions:
-    """The columns row, decision, label."""
+    """The columns of `columns_of`."""
 
-    def __init__(self, file: IO[bytes], classes: Classes, kept: Sequence[str] = ()) -> None:
+    def __init__(self, file: IO[bytes], classes: Classes, names: Sequence[str]) -> None:
         self._file = file
-        self._names = columns_of(classes, kept)
+        self._names = list(names)
         self._group_rows = rows_in_group(classes)
         self._parquet: Any = None
         self._buffered: list[Any] = []
 
-    def append(
-        self, start: int, decision: np.ndarray, label: np.ndarray, kept: "pa.Table | None" = None
-    ) -> None:
+    def append(self, start: int, rows: Predicted, kept: "pa.Table | None" = None) -> None:
         """See `Writer`."""
         import pyarrow as pa
 
-        rows = np.arange(start, start + len(decision))
+        label = rows.label
+        numbers = np.arange(start, start + len(label))
         exact = label.dtype.kind in "iuf"  # Arrow would convert other integers to signed ones
         labels = pa.array(label if exact else [str(value) for value in label.tolist()])
-        values = [np.ascontiguousarray(column) for column in np.atleast_2d(decision.T)]
+        values = [np.ascontiguousarray(column) for column in rows.values]
         others = [] if kept is None else kept.columns
-        self._buffered.append(pa.table([rows, *others, *values, labels], names=self._names))
+        self._buffered.append(pa.table([numbers, *others, *values, labels], names=self._names))
         if sum(map(len, self._buffered)) >= self._group_rows:
             self._flush()
 
@@ -118,18 +138,16 @@ class ParquetPredictions:
 class NpyPredictions:
     """Only the decision values, as one float64 array."""
 
-    def __init__(self, file: IO[bytes], classes: Classes) -> None:
+    def __init__(self, file: IO[bytes], classes: Classes, names: Sequence[str]) -> None:
         self._file = file
         self._rows = 0
         self._width = (len(classes),) if len(classes) > 2 else ()
         self._write_header()
 
-    def append(
-        self, start: int, decision: np.ndarray, label: np.ndarray, kept: "pa.Table | None" = None
-    ) -> None:
+    def append(self, start: int, rows: Predicted, kept: "pa.Table | None" = None) -> None:
         """See `Writer`."""
-        self._file.write(np.ascontiguousarray(decision, "<f8").tobytes())
-        self._rows += len(decision)
+        self._file.write(np.ascontiguousarray(rows.decision, "<f8").tobytes())
+        self._rows += len(rows.decision)
 
     def close(self) -> None:
         """See `Writer`."""
@@ -143,29 +161,31 @@ class NpyPredictions:
 
 
 class ZarrPredictions:
-    """A group with the arrays decision and label, in chunks of `rows_in_group` rows."""
+    """A group with the arrays decision, label and perhaps probability, by `rows_in_group` rows."""
 
     def __init__(self, folder: Path, classes: Classes) -> None:
         import zarr
 
         self._chunk_rows = rows_in_group(classes)
         self._group = zarr.create_group(folder, zarr_format=3)
-        self._buffered: list[tuple[np.ndarray, np.ndarray]] = []
+        self._buffered: list[Predicted] = []
 
-    def append(
-        self, start: int, decision: np.ndarray, label: np.ndarray, kept: "pa.Table | None" = None
-    ) -> None:
+    def append(self, start: int, rows: Predicted, kept: "pa.Table | None" = None) -> None:
         """See `Writer`."""
-        self._buffered.append((decision, label))
-        while sum(len(decision) for decision, _ in self._buffered) >= self._chunk_rows:
+        self._buffered.append(rows)
+        while sum(len(part.label) for part in self._buffered) >= self._chunk_rows:
             self._write_chunk()
 
     def _write_chunk(self) -> None:
         """Write one chunk of the buffered rows, or at the end the rest of them."""
-        decision, label = map(np.concatenate, zip(*self._buffered, strict=True))
         rows = self._chunk_rows
-        self._buffered = [(decision[rows:], label[rows:])]
-        for name, values in (("decision", decision), ("label", label)):
+        arrays = {
+            name: np.concatenate([getattr(part, name) for part in self._buffered])
+            for name in Predicted._fields
+            if getattr(self._buffered[0], name) is not None
+        }
+        self._buffered = [Predicted(**{name: values[rows:] for name, values in arrays.items()})]
+        for name, values in arrays.items():
             if name not in self._group:
                 kind = str if values.dtype.kind in "UO" else values.dtype
                 width = values.shape[1:]
@@ -175,7 +195,7 @@ class ZarrPredictions:
 
     def close(self) -> None:
         """See `Writer`."""
-        if any(len(decision) for decision, _ in self._buffered):
+        if any(len(part.label) for part in self._buffered):
             self._write_chunk()
 
 
@@ -209,16 +229,16 @@ def check_output(path: Path, overwrite: bool) -> None:
 
 
 @contextmanager
-def open_predictions(path: Path, classes: Classes, kept: Sequence[str] = ()) -> Iterator[Writer]:
+def open_predictions(path: Path, classes: Classes, names: Sequence[str]) -> Iterator[Writer]:
     """Yield a writer; the output appears only if the block succeeds.
 
-    Standard output receives CSV as it is computed. `kept` names the columns of the input that are
-    copied to a table.
+    Standard output receives CSV as it is computed. `names` are the columns of a table, as
+    `columns_of` gives them.
     """
     writer: Writer
     if str(path) == STANDARD_OUTPUT:
         sys.stdout.flush()
-        writer = CsvPredictions(sys.stdout.buffer, classes, kept)
+        writer = CsvPredictions(sys.stdout.buffer, classes, names)
         yield writer
         writer.close()
         return
@@ -233,6 +253,6 @@ def open_predictions(path: Path, classes: Classes, kept: Sequence[str] = ()) -> 
     # What kill -9 left of an earlier table may be large.
     remove_stale_temporaries(path.parent, path.name)
     with atomic_write(path) as temporary, temporary.open("wb") as file:
-        writer = kind(file, classes, kept) if kept else kind(file, classes)
+        writer = kind(file, classes, names)
         yield writer
         writer.close()

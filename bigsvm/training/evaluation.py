@@ -20,6 +20,7 @@ from bigsvm.models.evaluation import (
     evaluate_snapshots,
     write_confusion,
     write_csv,
+    write_reliability,
 )
 from bigsvm.models.model import load_model
 from bigsvm.models.plots import Evolution, plot_evolution
@@ -54,6 +55,7 @@ class RunEvaluation:
         names = ["evaluation.csv", "evolution.png"]
         names += ["confusion.csv"] if self.confusion is not None else []
         names += ["curves.csv", "curves.png"] if self._rows and self.rows[-1].curves else []
+        names += ["calibration.json"] if self._rows and self.rows[-1].reliability else []
         return [self.folder / name for name in names]
 
     @property
@@ -84,6 +86,8 @@ class RunEvaluation:
             write_confusion(self.folder / "confusion.csv", self.confusion)
         if self.rows[-1].curves is not None:
             write_curves(self.folder / "curves.csv", self.rows[-1].curves)
+        if self.rows[-1].reliability is not None:
+            write_reliability(self.folder / "calibration.json", self.rows[-1].reliability)
         return sorted(rows, key=lambda row: row.iteration)
 
     def seconds(self) -> list[float] | None:
@@ -131,7 +135,7 @@ class RunEvaluation:
                 continue
             if key not in self._seen:
                 self._seen.add(key)
-                if path != final or not _is_among(final, snapshots):
+                if path != final or _is_new(final, snapshots):
                     new.append(path)
         return new
 
@@ -184,10 +188,12 @@ def _warn(line: str) -> None:
     print(f"warning: {line}", file=sys.stderr, flush=True)
 
 
-def _is_among(final: Path, snapshots: Sequence[Path]) -> bool:
-    iteration = load_model(final).about.get("iteration")
-    numbers = (path.stem.removeprefix("model-") for path in snapshots)
-    return any(number.isdecimal() and int(number) == iteration for number in numbers)
+def _is_new(final: Path, snapshots: Sequence[Path]) -> bool:
+    """Whether the final model is another than the snapshot of its iteration, or calibrated."""
+    model = load_model(final)
+    numbers = [path.stem.removeprefix("model-") for path in snapshots]
+    at = [int(number) for number in numbers if number.isdecimal()]
+    return model.calibration is not None or model.about.get("iteration") not in at
 
 
 def plot(
@@ -232,6 +238,13 @@ def evaluate_all(runs: Mapping[str, RunEvaluation], picture: Path | None) -> Non
             print(
                 f"F1, AUC and curves are of class {run.confusion.classes[1]!s}; average precision "
                 f"{100 * last.curves.average_precision:.2f} %",
+                flush=True,
+            )
+        if (found := last.reliability) is not None:
+            print(
+                f"probabilities: Brier score {found.brier_score:.4f}, "
+                f"log loss {found.log_loss:.4f}, expected calibration error "
+                f"{100 * found.expected_calibration_error:.2f} %",
                 flush=True,
             )
     plot(runs, list(runs.values()), picture)

@@ -22,6 +22,7 @@ EVALUATION_FILES = (
     "confusion.csv",
     "curves.csv",
     "curves.png",
+    "calibration.json",
     "evolution.png",
 )
 
