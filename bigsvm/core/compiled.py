@@ -168,7 +168,7 @@ def threads_lost(typing_context):  # type: ignore[no-untyped-def]
         flag = builder.module.globals.get(_LOST)
         if flag is None:
             flag = ir.GlobalVariable(builder.module, ir.IntType(8), _LOST)
-        return builder.trunc(builder.load(flag), ir.IntType(1))
+        return builder.trunc(builder.load(flag, typ=ir.IntType(8)), ir.IntType(1))
 
     return types.boolean(), generate
 

@@ -1,13 +1,14 @@
 """LLVM vectors as arithmetic: what the loop vectoriser of numba leaves scalar, written by hand.
 
 LLVM does not vectorise a loop with masked minima. With `Vector` such a loop reads as the formula
-that it computes; `each_vector` emits the loop itself.
+that it computes; `each_vector` emits the loop itself. Pointers are opaque, as LLVM has them: what
+is read or written, and in which steps, is said where it happens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba.core import cgutils
@@ -15,6 +16,26 @@ from numba.core import cgutils
 # float64 values in a vector: one register of AVX-512, two of AVX2, four of NEON.
 WIDTH = 8
 _INDEX = ir.IntType(64)
+
+
+def element_at(builder: Any, start: Any, index: Any, element: ir.Type) -> Any:
+    """The opaque pointer to element `index` of those that begin at a pointer."""
+    place = builder.gep(start, [index], source_etype=element)
+    place.type = ir.PointerType()  # llvmlite hands on the type of `start`, which numba still types
+    return place
+
+
+class ArrayData(NamedTuple):
+    """The elements of a contiguous numba array."""
+
+    start: Any
+    element: ir.Type
+
+    @classmethod
+    def of(cls, context: Any, builder: Any, kind: Any, array: Any) -> ArrayData:
+        """Those of an array whose numba type is `kind`."""
+        start = context.make_array(kind)(context, builder, array).data
+        return cls(start, context.get_data_type(kind.dtype))
 
 
 class Vector:
@@ -70,24 +91,27 @@ class Vectors:
         self._context, self._builder = context, builder
         self.double = ir.VectorType(ir.DoubleType(), WIDTH)
 
-    def data(self, kind: Any, array: Any) -> Any:
-        """The pointer to the first element of a contiguous numba array."""
-        return self._context.make_array(kind)(self._context, self._builder, array).data
+    def data(self, kind: Any, array: Any) -> ArrayData:
+        """The elements of a contiguous numba array."""
+        return ArrayData.of(self._context, self._builder, kind, array)
 
-    def data_of_each(self, kind: Any, arrays: Any) -> list:
+    def data_of_each(self, kind: Any, arrays: Any) -> list[ArrayData]:
         """The same for each array of a tuple."""
         values = cgutils.unpack_tuple(self._builder, arrays)
         return [self.data(*pair) for pair in zip(kind, values, strict=True)]
 
-    def load(self, data: Any, index: Any) -> Vector:
+    def load(self, data: ArrayData, index: Any) -> Vector:
         """Elements `index` and following."""
-        return Vector(self._builder, self._builder.load(self._address(data, index), align=1))
+        place = element_at(self._builder, data.start, index, data.element)
+        kind = ir.VectorType(data.element, WIDTH)
+        return Vector(self._builder, self._builder.load(place, align=1, typ=kind))
 
-    def store(self, vector: Vector, data: Any, index: Any) -> None:
+    def store(self, vector: Vector, data: ArrayData, index: Any) -> None:
         """Write to elements `index` and following."""
-        self._builder.store(vector.value, self._address(data, index), align=1)
+        place = element_at(self._builder, data.start, index, data.element)
+        self._builder.store(vector.value, place, align=1)
 
-    def load_double(self, data: Any, index: Any) -> Vector:
+    def load_double(self, data: ArrayData, index: Any) -> Vector:
         """The same from an array of float32, float64 or integers, as float64."""
         found = self.load(data, index)
         element = found.value.type.element
@@ -108,10 +132,6 @@ class Vectors:
         first = self._builder.insert_element(undefined, scalar, ir.IntType(32)(0))
         lanes = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
         return Vector(self._builder, self._builder.shuffle_vector(first, undefined, lanes))
-
-    def _address(self, data: Any, index: Any) -> Any:
-        kind = ir.VectorType(data.type.pointee, WIDTH).as_pointer()
-        return self._builder.bitcast(self._builder.gep(data, [index]), kind)
 
 
 def each_vector(

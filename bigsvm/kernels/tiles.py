@@ -16,6 +16,8 @@ from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
+from bigsvm.kernels.simd import ArrayData, element_at
+
 LANES = 16
 # As many rows as there are registers for their sums; no value depends on it.
 PACK = 12 if get_host_cpu_features().get("avx512f") else 6
@@ -90,13 +92,11 @@ def _tile_intrinsic(accumulate: Callable, finish: Callable | None = None) -> Cal
                 features = builder.extract_value(array.shape, 1)
                 width = builder.extract_value(array.shape, 2)
                 offset = builder.mul(index, builder.mul(features, width))
-                return builder.gep(array.data, [offset]), features
+                return element_at(builder, array.data, offset, single), features
 
             panel, features = start_of(0, signature.args[0], arguments[1])
             pack, _ = start_of(2, signature.args[2], arguments[3])
             result, _ = start_of(6, signature.args[6])
-            panel = builder.bitcast(panel, vector.as_pointer())
-            result = builder.bitcast(result, vector.as_pointer())
             gamma = everywhere(builder, arguments[5], vector)
 
             def values_of(rows: int) -> None:
@@ -121,12 +121,13 @@ def _tile_intrinsic(accumulate: Callable, finish: Callable | None = None) -> Cal
                 k = builder.phi(integer)
                 k.add_incoming(first_k, segment)
                 sums = [builder.phi(vector) for _ in range(rows)]
-                x = builder.load(builder.gep(panel, [k]), align=4)
+                x = builder.load(element_at(builder, panel, k, vector), align=4, typ=vector)
                 first_z = builder.mul(k, integer(PACK))
                 updated = []
                 for j, total in enumerate(sums):
                     total.add_incoming(nothing, segment)
-                    z = builder.load(builder.gep(pack, [builder.add(first_z, integer(j))]))
+                    place = element_at(builder, pack, builder.add(first_z, integer(j)), single)
+                    z = builder.load(place, typ=single)
                     updated.append(accumulate(builder, total, x, everywhere(builder, z, vector)))
                     total.add_incoming(updated[j], loop)
                 next_k = builder.add(k, integer(1))
@@ -147,7 +148,7 @@ def _tile_intrinsic(accumulate: Callable, finish: Callable | None = None) -> Cal
                 if finish:
                     values = [finish(builder, total, gamma) for total in values]
                 for j, total in enumerate(values):
-                    builder.store(total, builder.gep(result, [integer(j)]), align=4)
+                    builder.store(total, element_at(builder, result, integer(j), vector), align=4)
 
             _for_rows(builder, arguments[4], values_of)
             return context.get_dummy_value()
@@ -207,10 +208,10 @@ laplacian_values = _tile_intrinsic(_add_absolute, two_to_minus)
 dot_products = _tile_intrinsic(_add_product)
 
 
-def vector_at(context: Any, builder: Any, kind: Any, value: Any, index: Any, element: Any) -> Any:
-    """Where the 16 lanes from flat position `index` of an array lie."""
-    data = context.make_array(kind)(context, builder, value).data
-    return builder.bitcast(builder.gep(data, [index]), ir.VectorType(element, LANES).as_pointer())
+def place_in(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+    """The pointer to the flat position `index` of an array."""
+    data = ArrayData.of(context, builder, kind, array)
+    return element_at(builder, data.start, index, data.element)
 
 
 def _must_be_contiguous(array: Any) -> None:
@@ -231,18 +232,15 @@ def turn(typing_context, x, i, k, panels, position):  # type: ignore[no-untyped-
     _must_be_contiguous(panels)
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        integer, single = ir.IntType(64), ir.FloatType()
-        rows = context.make_array(signature.args[0])(context, builder, args[0])
-        panel = context.make_array(signature.args[3])(context, builder, args[3]).data
-        features = builder.extract_value(rows.shape, 1)
-
-        def place(data, index, width):  # type: ignore[no-untyped-def]
-            vector = ir.VectorType(single, width).as_pointer()
-            return builder.bitcast(builder.gep(data, [index]), vector)
+        integer, four = ir.IntType(64), ir.VectorType(ir.FloatType(), TURNED)
+        shape = context.make_array(signature.args[0])(context, builder, args[0]).shape
+        features = builder.extract_value(shape, 1)
 
         def row(lane):  # type: ignore[no-untyped-def]
             first = builder.mul(builder.add(args[1], integer(lane)), features)
-            return builder.load(place(rows.data, builder.add(first, args[2]), TURNED), align=4)
+            index = builder.add(first, args[2])
+            place = place_in(context, builder, signature.args[0], args[0], index)
+            return builder.load(place, align=4, typ=four)
 
         def shuffled(a, b, order):  # type: ignore[no-untyped-def]
             kind = ir.VectorType(ir.IntType(32), len(order))
@@ -260,7 +258,8 @@ def turn(typing_context, x, i, k, panels, position):  # type: ignore[no-untyped-
                 turned[k + 1, half] = shuffled(ab, cd, [2, 3, 10, 11, 6, 7, 14, 15])
         for (k, half), lanes in sorted(turned.items(), key=lambda item: item[0]):
             index = builder.add(args[4], integer(k * LANES + half))
-            builder.store(lanes, place(panel, index, 8), align=4)
+            place = place_in(context, builder, signature.args[3], args[3], index)
+            builder.store(lanes, place, align=4)
         return context.get_dummy_value()
 
     return types.void(x, types.intp, types.intp, panels, types.intp), emit
@@ -273,10 +272,10 @@ def store_lanes(typing_context, values, j, out, position):  # type: ignore[no-un
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         index = builder.mul(args[1], ir.IntType(64)(LANES))
-        single = ir.FloatType()
-        source = vector_at(context, builder, signature.args[0], args[0], index, single)
-        target = vector_at(context, builder, signature.args[2], args[2], args[3], single)
-        builder.store(builder.load(source, align=4), target, align=4)
+        source = place_in(context, builder, signature.args[0], args[0], index)
+        target = place_in(context, builder, signature.args[2], args[2], args[3])
+        lanes = builder.load(source, align=4, typ=ir.VectorType(ir.FloatType(), LANES))
+        builder.store(lanes, target, align=4)
         return context.get_dummy_value()
 
     return types.void(values, types.intp, out, types.intp), emit
@@ -292,21 +291,20 @@ def add_products(typing_context, values, coef, g, used, c, out, position):  # ty
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         integer, double = ir.IntType(64), ir.DoubleType()
-        wide = ir.VectorType(double, LANES)
+        narrow, wide = ir.VectorType(ir.FloatType(), LANES), ir.VectorType(double, LANES)
         factors = context.make_array(signature.args[1])(context, builder, args[1])
         sums = builder.extract_value(factors.shape, 1)
-        target = vector_at(context, builder, signature.args[5], args[5], args[6], double)
+        target = place_in(context, builder, signature.args[5], args[5], args[6])
 
         def add(rows: int) -> None:
-            total = builder.load(target, align=8)
+            total = builder.load(target, align=8, typ=wide)
             for j in range(rows):
                 row = builder.add(builder.mul(args[2], integer(PACK)), integer(j))
                 place = builder.add(builder.mul(row, sums), args[4])
-                factor = builder.load(builder.gep(factors.data, [place]))
-                source = vector_at(
-                    context, builder, signature.args[0], args[0], integer(j * LANES), ir.FloatType()
-                )
-                value = builder.fpext(builder.load(source, align=4), wide)
+                factor = builder.load(element_at(builder, factors.data, place, double), typ=double)
+                first = integer(j * LANES)
+                source = place_in(context, builder, signature.args[0], args[0], first)
+                value = builder.fpext(builder.load(source, align=4, typ=narrow), wide)
                 added = fma(builder, everywhere(builder, factor, wide), value, total)
                 counts = builder.fcmp_unordered("!=", factor, double(0.0))
                 total = builder.select(counts, added, total)

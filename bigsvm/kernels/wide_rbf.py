@@ -19,6 +19,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from bigsvm.core.compiled import njit
+from bigsvm.kernels.simd import element_at
 from bigsvm.kernels.tiles import (
     LANES,
     PACK,
@@ -27,9 +28,9 @@ from bigsvm.kernels.tiles import (
     everywhere,
     fma,
     fused,
+    place_in,
     rbf_values,
     two_to_minus,
-    vector_at,
 )
 
 # With fewer features the exponential and the loads weigh as much as the instructions saved.
@@ -82,20 +83,22 @@ class _Norms:
     """The sums |x|^2 + |z|^2 of a tile, by row; the arguments are at `first` and after it."""
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any, first: int) -> None:
-        integer, single = ir.IntType(64), ir.FloatType()
-        self.builder, self.vector = builder, ir.VectorType(single, LANES)
+        integer = ir.IntType(64)
+        self.builder, self.vector = builder, ir.VectorType(ir.FloatType(), LANES)
         panel, pack = args[first + 1], args[first + 3]
         start = builder.mul(panel, integer(LANES))
-        place = vector_at(context, builder, signature.args[first], args[first], start, single)
-        self._panel = builder.load(place, align=4)
-        rows = context.make_array(signature.args[first + 2])(context, builder, args[first + 2]).data
-        self._rows = builder.gep(rows, [builder.mul(pack, integer(PACK))])
+        place = place_in(context, builder, signature.args[first], args[first], start)
+        self._panel = builder.load(place, align=4, typ=self.vector)
+        start = builder.mul(pack, integer(PACK))
+        self._rows = place_in(context, builder, signature.args[first + 2], args[first + 2], start)
         self.gamma = everywhere(builder, args[first + 4], self.vector)
 
     def of_row(self, j: int) -> tuple[Any, Any]:
         """The sums, and which of the pairs are far."""
         builder = self.builder
-        row = builder.load(builder.gep(self._rows, [ir.IntType(64)(j)]))
+        single = self.vector.element
+        place = element_at(builder, self._rows, ir.IntType(64)(j), single)
+        row = builder.load(place, typ=single)
         norms = builder.fadd(self._panel, everywhere(builder, row, self.vector))
         limit = ir.Constant(self.vector, [_FAR] * LANES)
         near = builder.fcmp_ordered("<=", builder.fmul(norms, self.gamma), limit)
@@ -131,20 +134,18 @@ def take_near(typing_context, values, dots, norms, p, row_norms, g, gamma):  # t
         nothing = ir.Constant(sums.vector, [0.0] * LANES)
         minus_two = ir.Constant(sums.vector, [-2.0] * LANES)
         for j in range(PACK):
+            first = ir.IntType(64)(j * LANES)
             place, source = (
-                vector_at(
-                    context, builder, signature.args[i], args[i], ir.IntType(64)(j * LANES),
-                    ir.FloatType(),
-                )
-                for i in (0, 1)
-            )  # fmt: skip
+                place_in(context, builder, signature.args[i], args[i], first) for i in (0, 1)
+            )
             norms, far = sums.of_row(j)
-            distance = fma(builder, minus_two, builder.load(source, align=4), norms)
+            dots = builder.load(source, align=4, typ=sums.vector)
+            distance = fma(builder, minus_two, dots, norms)
             distance = builder.select(
                 builder.fcmp_ordered("<", distance, nothing), nothing, distance
             )
             near = two_to_minus(builder, distance, sums.gamma)
-            value = builder.select(far, builder.load(place, align=4), near)
+            value = builder.select(far, builder.load(place, align=4, typ=sums.vector), near)
             builder.store(value, place, align=4)
         return context.get_dummy_value()
 

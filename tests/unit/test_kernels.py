@@ -3,9 +3,12 @@
 import numba
 import numpy as np
 import pytest
+from llvmlite import ir
+from llvmlite.binding import parse_assembly
 
 from bigsvm.core.threads import use_threads
 from bigsvm.kernels import Kernel, block_of, columns, products
+from bigsvm.kernels.simd import element_at
 from tests.support.problems import kernel_matrix
 
 pytestmark = pytest.mark.core
@@ -187,3 +190,17 @@ def test_many_rows_are_tiled_without_a_seam():
     rows = rng.standard_normal((700, 300)).astype(np.float32)
     kernel = Kernel("rbf", 1e-3)
     assert np.abs(computed(kernel, rows, x) - exact(kernel, rows, x)).max() <= 2e-6
+
+
+def test_emitted_pointers_are_opaque():
+    """LLVM knows no others; llvmlite has announced the removal of typed ones from its builder."""
+    single = ir.FloatType()
+    kind = ir.FunctionType(ir.VoidType(), [single.as_pointer(), ir.IntType(64)])  # as numba has it
+    function = ir.Function(ir.Module(), kind, "copy")
+    builder = ir.IRBuilder(function.append_basic_block())
+    place = element_at(builder, *function.args, single)
+    assert str(place.type) == "ptr"
+    vector = ir.VectorType(single, 8)
+    builder.store(builder.load(place, typ=vector), place)  # a typed one would be refused here
+    builder.ret_void()
+    parse_assembly(str(function.module)).verify()
