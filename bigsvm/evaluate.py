@@ -49,8 +49,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     add = parser.add_argument
     add("runs", metavar="RUN_DIR", nargs="+", type=Path, help="written by python -m bigsvm.train")
     add("--test", metavar="STORE|FILE", help="test set: a store scaled like the training data (a "
-        "path or an address), or a file of raw labelled rows, which are prepared as the training "
-        "data was (default: data.test of the run's config)")  # fmt: skip
+        "path or an address), or a file of raw labelled rows (or a pattern), which "
+        "are prepared as the training data was (default: data.test of the run's config)")  # fmt: skip
     add("--label-column", metavar="NAME", help="of a file of raw rows (default: the last)")
     add("--follow", action="store_true", help="evaluate snapshots as they appear, until the run "
         "ends")  # fmt: skip
@@ -89,10 +89,11 @@ def _test_set(arguments: Namespace, run: Path, stack: ExitStack) -> str | None:
     from bigsvm.prediction.inputs import is_store
     from bigsvm.prediction.like import prepared_test_set
     from bigsvm.readers import ReadOptions
+    from bigsvm.tables.files import is_table_source
 
     test = arguments.test
-    raw = test is not None and not is_url(test) and Path(test).is_file() and not is_store(test)
-    if not raw:
+    local = test is not None and not is_url(test) and not Path(test).is_dir()
+    if not local or not (is_table_source(test) or (Path(test).is_file() and not is_store(test))):
         if arguments.label_column is not None:
             raise UserError("--label-column: is for a file of raw rows (--test FILE)")
         return test
@@ -103,7 +104,7 @@ def _test_set(arguments: Namespace, run: Path, stack: ExitStack) -> str | None:
     if not run.is_dir():
         raise UserError(f"{run}: there is no such run directory")
     options = ReadOptions(label_column=arguments.label_column)
-    return str(stack.enter_context(prepared_test_set(Path(test), run, options)))
+    return str(stack.enter_context(prepared_test_set(test, run, options)))
 
 
 if __name__ == "__main__":

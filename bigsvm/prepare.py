@@ -12,7 +12,7 @@ from bigsvm.preparation.sources import SOURCES, SYNTHETIC
 from bigsvm.readers import FORMATS
 from bigsvm.stores.writer import COMPRESSIONS
 from bigsvm.tables.encoding import RULES, UNSEEN
-from bigsvm.tables.files import SourceName, is_table_source, shown_source, spooled
+from bigsvm.tables.files import SourceName, spooled
 from bigsvm.terminal.progress import show_progress
 from bigsvm.terminal.signals import exit_on_sigterm
 
@@ -46,7 +46,7 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     add("store", metavar="STORE", type=Path, help="what to make: *.zarr, *.h5 or *.hdf5")
     add("--overwrite", action="store_true", help="replace an existing store")
     add("--quiet", action="store_true", help="show neither progress nor summary")
-    add("--like", type=Path, metavar="STORE|MODEL", help="prepare a labelled file exactly as the "
+    add("--like", type=Path, metavar="STORE|MODEL", help="prepare labelled files exactly as the "
         "training data of this store, model or run was, as a test set")  # fmt: skip
     split = parser.add_argument_group("test set")
     add = split.add_argument
@@ -127,16 +127,14 @@ def _prepare_like(source: SourceName, arguments: Namespace) -> int:
         if getattr(arguments, name) is not None:
             option = name.replace("_", "-")
             raise UserError(f"--{option}: is taken from --like {arguments.like}; leave it out")
-    if isinstance(source, tuple) or is_table_source(source):
-        raise UserError(f"--like: takes one file, and {shown_source(source)} is several")
     options = options_from_arguments(vars(arguments)).to_read()
     like = preparation_of(arguments.like)
     store, asked = arguments.store, {"overwrite": arguments.overwrite}
     if arguments.quiet:
-        prepare_like(Path(source), store, like, options, **asked)
+        prepare_like(source, store, like, options, **asked)
         return 0
     with show_progress() as progress:
-        rows = prepare_like(Path(source), store, like, options, **asked, progress=progress)
+        rows = prepare_like(source, store, like, options, **asked, progress=progress)
     print(f"test: {rows:,} rows x {like.n_features} features, like {arguments.like}")
     print(f"written to {store}")
     return 0

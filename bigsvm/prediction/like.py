@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.progress import Progress, no_progress
@@ -15,8 +14,10 @@ from bigsvm.core.progress import Progress, no_progress
 if TYPE_CHECKING:
     from bigsvm.core.labels import Classes
     from bigsvm.core.scaling import Scaling
+    from bigsvm.models.scoring import LabelledChunk
     from bigsvm.readers import ReadOptions
     from bigsvm.tables.encoding import Encoding
+    from bigsvm.tables.files import SourceName
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def preparation_of(path: Path) -> Preparation:
 
 
 def prepare_like(
-    source: Path,
+    source: SourceName,
     store: Path,
     like: Preparation,
     options: ReadOptions,
@@ -56,40 +57,47 @@ def prepare_like(
     overwrite: bool = False,
     progress: Progress = no_progress,
 ) -> int:
-    """Stream a file of labelled rows into a store, whose part is `test`; return how many rows.
+    """Stream files of labelled rows into a store, whose part is `test`; return how many rows.
 
     Columns go by name, categories, gaps and scaling are as in the training data, labels are its
-    labels; nothing is fitted. The file is read twice: the first time to count its rows.
+    labels; nothing is fitted. The files are read twice: the first time to count their rows.
     """
     from bigsvm.models.scoring import scale_chunks
     from bigsvm.prediction.inputs import open_file
     from bigsvm.preparation.sources import file_digests
     from bigsvm.stores.writer import StoreMetadata, StoreWriter, check_target
+    from bigsvm.tables.files import expand, shown_source
 
     check_target(store, None, overwrite)
-    if not source.is_file():
-        raise UserError(f"{source}: there is no such file")
+    files = expand(source)
+
+    def chunks() -> Iterator[tuple[Path, LabelledChunk]]:
+        for path in files:
+            for chunk in open_file(path, options, like).chunks:
+                yield path, chunk
+
     rows = 0
-    for chunk in open_file(source, options, like).chunks:
+    for path, chunk in chunks():
         if chunk.codes is None:
             raise UserError(
-                f"{source}: its last column is a feature, and no label; --label-column names the "
+                f"{path}: its last column is a feature, and no label; --label-column names the "
                 "labels"
             )
         rows += len(chunk.x)
         progress("counting rows", rows, None)
+    parts = {f"test {k}" if k > 1 else "test": path for k, path in enumerate(files, start=1)}
     about = StoreMetadata(
         classes=like.classes,
         scaling=like.scaling,
         feature_names=like.feature_names,
-        source=str(source),
-        files=file_digests({"test": source}, progress),
+        source=shown_source(source),
+        files=file_digests(parts, progress),
         encoding=None if like.encoding is None else like.encoding.to_json(),
     )
     with StoreWriter(store, {"test": rows}, like.n_features, about, overwrite=overwrite) as writer:
         done = 0
-        chunks: Any = open_file(source, options, like).chunks
-        for chunk in scale_chunks(chunks, str(source), like.scaling):
+        read = (chunk for _, chunk in chunks())
+        for chunk in scale_chunks(read, shown_source(source), like.scaling):
             assert chunk.codes is not None  # as when they were counted
             writer.append("test", chunk.x.astype("float32", copy=False), chunk.codes)
             done += len(chunk.x)
@@ -99,14 +107,20 @@ def prepare_like(
 
 @contextmanager
 def prepared_test_set(
-    source: Path, run: Path, options: ReadOptions, progress: Progress = no_progress
+    source: SourceName, run: Path, options: ReadOptions, progress: Progress = no_progress
 ) -> Iterator[Path]:
-    """A store of a raw test file for the models of a run, for as long as the block lasts."""
+    """A store of raw test files for the models of a run, for as long as the block lasts.
+
+    A second process that evaluates the same run in this way is refused; what a killed one has left
+    is removed.
+    """
+    from bigsvm.files.staging import staging_dir
+
     snapshots = sorted((run / "snapshots").glob("model-*.safetensors"))
     models = [path for path in (run / "model.safetensors", *snapshots) if path.exists()]
     if not models:
         raise UserError(f"{run}: has neither snapshots nor a model yet")
-    with TemporaryDirectory(prefix=".test-", dir=run) as folder:
-        store = Path(folder, "test.zarr")
+    with staging_dir(run / "evaluation.csv", "test") as folder:
+        store = folder / "test.zarr"
         prepare_like(source, store, preparation_of(models[0]), options, progress=progress)
         yield store

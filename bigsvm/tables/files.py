@@ -3,12 +3,12 @@
 import glob
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from bigsvm.core.errors import UserError
+from bigsvm.files.staging import staging_dir
 
 STANDARD_INPUT = "-"
 # Of a folder, these are parts of a table; what begins with . or _ is a marker of its writer.
@@ -77,8 +77,8 @@ def spooled(names: Sequence[str], near: Path) -> Iterator[SourceName]:
     folder = near.resolve().parent
     if not folder.is_dir():
         raise UserError(f"{near}: there is no folder {folder}; create it first")
-    with tempfile.TemporaryDirectory(prefix=".stdin-", dir=folder) as temporary:
-        path = Path(temporary, "standard-input")
+    with staging_dir(near, "stdin") as temporary:
+        path = temporary / "standard-input"
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file, 2**20)
         if not path.stat().st_size:

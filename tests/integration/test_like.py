@@ -1,6 +1,9 @@
 """New labelled data, prepared as the training data was: `prepare --like`, `evaluate --test`."""
 
 import csv
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 from bigsvm import cli
 from bigsvm.stores.store import open_dataset
 from tests.support.real_table import NAMES, command, magic_table
+from tests.support.trainings import HANGS, environment
 
 KINDS = {True: "wide", False: "narrow"}
 
@@ -77,7 +81,40 @@ def test_evaluate_takes_raw_labelled_files(folder: Path) -> None:
     for name in ("test.csv", "other.csv", "test.feather"):
         command("evaluate", run, "--test", folder / name, "--label-column", "class")
         assert scores(run) == expected
-    assert not list(run.glob(".test*")), "what was made for it is gone"
+    assert not list(run.glob(".*")), "what was made for it is gone"
+
+
+def test_several_files_are_one_test_set(folder: Path, tmp_path: Path) -> None:
+    test = pd.read_csv(folder / "test.csv")
+    for name, part in (("1.csv", test[:100]), ("2.csv", test[100:][reversed(list(test))])):
+        part.to_csv(tmp_path / name, index=False)
+    label, expected = ["--label-column", "class"], content(folder / "t.zarr/test")
+    parts, run = [tmp_path / "1.csv", tmp_path / "2.csv"], folder / "run"
+    command("prepare", *parts, tmp_path / "o.zarr", "--like", run, *label)
+    assert content(tmp_path / "o.zarr") == expected
+    command("prepare", tmp_path / "?.csv", tmp_path / "p.zarr", "--like", run, *label)
+    assert content(tmp_path / "p.zarr") == expected
+    command("evaluate", run)
+    scored = scores(run)
+    command("evaluate", run, "--test", tmp_path / "?.csv", *label)
+    assert scores(run) == scored
+
+
+def test_what_a_killed_evaluation_left_is_removed(folder: Path) -> None:
+    left = folder / "run" / ".evaluation.csv.test" / "test.zarr"
+    code = (
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from bigsvm.prediction.like import prepared_test_set\n"
+        "from bigsvm.readers import ReadOptions\n"
+        f"with prepared_test_set({str(folder / 'test.csv')!r}, Path({str(folder / 'run')!r}),\n"
+        "                       ReadOptions(label_column='class')):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), timeout=HANGS)
+    assert done.returncode == -signal.SIGKILL and left.is_dir()
+    command("evaluate", folder / "run", "--test", folder / "test.csv", "--label-column", "class")
+    assert not list((folder / "run").glob(".*"))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +126,8 @@ def test_evaluate_takes_raw_labelled_files(folder: Path) -> None:
         ),
         (["prepare", "test.csv", "o.zarr", "--like", "none.zarr"], "none.zarr"),
         (["prepare", "none.csv", "o.zarr", "--like", "run"], "none.csv: there is no such file"),
-        (["prepare", "test.csv", "train.csv", "o.zarr", "--like", "run"], "--like: takes one file"),
+        (["prepare", "test.csv", "bad.csv", "o.zarr", "--like", "run"], "neither 'g' nor 'h'"),
+        (["prepare", "none*", "o.zarr", "--like", "run"], "none*: no file has such a name"),
         (["prepare", "bad.csv", "o.zarr", "--like", "run"], "neither 'g' nor 'h'"),
         (["prepare", "few.csv", "o.zarr", "--like", "run"], "no column 'fDist'"),
         (["evaluate", "run", "--test", "test.csv", "--follow"], "--follow: needs a store"),
@@ -109,4 +147,4 @@ def test_mistakes(
     assert cli.main(arguments) == 2
     error = capsys.readouterr().err
     assert words in error and error.count("error:") == 1, error
-    assert not Path("o.zarr").exists() and not list(folder.glob("**/.test*"))
+    assert not Path("o.zarr").exists() and not list(folder.glob("**/.*"))

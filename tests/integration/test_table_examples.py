@@ -26,6 +26,7 @@ def place(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     messy.loc[::7, "fWidth"] = None
     messy[["id", "kind", *NAMES, "class"]].to_csv(tmp_path / "messy.csv", index=False)
     messy[:200][["kind", *reversed(NAMES), "class"]].to_csv(tmp_path / "later.csv", index=False)
+    messy[200:250].to_csv(tmp_path / "later-2.csv", index=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
