@@ -49,8 +49,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     add = parser.add_argument
     add("runs", metavar="RUN_DIR", nargs="+", type=Path, help="written by python -m bigsvm.train")
     add("--test", metavar="STORE|FILE", help="test set: a store scaled like the training data (a "
-        "path or an address), or a file of raw labelled rows (or a pattern), which "
-        "are prepared as the training data was (default: data.test of the run's config)")  # fmt: skip
+        "path or an address), or a file of raw labelled rows (or a pattern), prepared as "
+        "the training data was (default: data.test of the run's config)")  # fmt: skip
     add("--label-column", metavar="NAME", help="of a file of raw rows (default: the last)")
     add("--follow", action="store_true", help="evaluate snapshots as they appear, until the run "
         "ends")  # fmt: skip
