@@ -27,6 +27,7 @@ COMMANDS = {
     "predict": "apply a model to a store or a file",
     "export": "convert a model for ONNX Runtime or LIBSVM",
     "inspect": "show what a model, a run or a store contains",
+    "report": "make a page about runs, or follow them live in a browser",
     "init": "write a config to start from, for a store or a file",
 }
 AS_MODULE, AS_PROGRAM = "python -m bigsvm.", "bigsvm "

@@ -8,21 +8,7 @@ from pathlib import Path
 
 from bigsvm import cli
 from bigsvm.core.errors import UserError
-
-
-def labelled(folders: Sequence[Path], labels: Sequence[str] | None) -> list[str]:
-    """A unique label for each run: as given, else its name, else its path."""
-    if labels is not None:
-        if len(labels) != len(folders):
-            raise UserError(f"--labels: {len(labels)} given for {len(folders)} run directories")
-        if len(set(labels)) != len(labels):
-            raise UserError("--labels: the labels must differ")
-        return list(labels)
-    if len({folder.resolve() for folder in folders}) != len(folders):
-        raise UserError("a run directory is named twice")
-    names = [folder.resolve().name for folder in folders]
-    return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
-
+from bigsvm.training.run_dir import run_labels
 
 EXAMPLES = """writes RUN_DIR/evaluation.csv and RUN_DIR/evolution.png, with a line and a point per
 snapshot; for the latest model RUN_DIR/confusion.csv and, for two classes, the ROC and
@@ -62,7 +48,7 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `python -m bigsvm.evaluate`."""
     arguments = parse_arguments(argv)
-    labels = labelled(arguments.runs, arguments.labels)
+    labels = run_labels(arguments.runs, arguments.labels)
     picture = arguments.picture
     if picture and picture.suffix.lower() != ".png":
         raise UserError(f"--picture {picture}: plots are PNG files; name it *.png")

@@ -1,4 +1,4 @@
-"""Text for messages of one line: quoted names, shortened errors, durations."""
+"""Text for messages of one line: quoted names, shortened errors, durations, sizes."""
 
 MAX_TOKEN = 40
 MAX_REASON = 500
@@ -30,3 +30,12 @@ def format_duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def format_bytes(count: float) -> str:
+    """A size such as 12 B, 3.4 MiB or 2 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.3g} {unit}" if count < 100 else f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:,.1f} TiB"

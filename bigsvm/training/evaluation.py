@@ -22,7 +22,7 @@ from bigsvm.models.evaluation import (
     write_csv,
     write_reliability,
 )
-from bigsvm.models.model import load_model
+from bigsvm.models.model import Model, load_model
 from bigsvm.models.plots import Evolution, plot_evolution
 from bigsvm.models.scoring import Spec
 from bigsvm.terminal.progress import show_progress
@@ -108,18 +108,9 @@ class RunEvaluation:
     def title(self) -> str:
         """What was trained on what, by the latest model."""
         try:
-            model = load_model(max(self._seen, key=lambda seen: seen[1])[0])
+            return describe(load_model(max(self._seen, key=lambda seen: seen[1])[0]))
         except (OSError, UserError):  # started over meanwhile
             return "-"
-        kernel = dict(model.kernel)
-        name = kernel.pop("name")
-        shown = {"rbf": ("gamma",), "laplacian": ("gamma",), "poly": ("gamma", "coef0", "degree")}
-        rates = [f"{key} {kernel[key]:.4g}" for key in shown.get(name, ()) if key in kernel]
-        about = model.about
-        facts = [f"{name} kernel", *rates]
-        facts += [f"C {about['C']:.4g}"] if isinstance(about.get("C"), int | float) else []
-        facts += [str(about["algorithm"])] if "algorithm" in about else []
-        return f"{about.get('source') or 'data'}, {', '.join(facts)}"
 
     def _new_files(self) -> list[Path]:
         if any(not path.exists() for path, _ in self._seen):  # the run was started over
@@ -182,6 +173,19 @@ class RunEvaluation:
             self._alive_at, self._activity = now, activity
         patience = SECONDS_AFTER_TRAINER if self._was_held else SECONDS_WITHOUT_TRAINER
         return now - self._alive_at >= patience
+
+
+def describe(model: Model) -> str:
+    """What was trained on what, in one line."""
+    kernel = dict(model.kernel)
+    name = kernel.pop("name")
+    shown = {"rbf": ("gamma",), "laplacian": ("gamma",), "poly": ("gamma", "coef0", "degree")}
+    rates = [f"{key} {kernel[key]:.4g}" for key in shown.get(name, ()) if key in kernel]
+    about = model.about
+    facts = [f"{name} kernel", *rates]
+    facts += [f"C {about['C']:.4g}"] if isinstance(about.get("C"), int | float) else []
+    facts += [str(about["algorithm"])] if "algorithm" in about else []
+    return f"{about.get('source') or 'data'}, {', '.join(facts)}"
 
 
 def _warn(line: str) -> None:

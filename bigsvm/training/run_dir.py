@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from bigsvm.files.atomic import atomic_write, open_no_symlink, remove_stale_temp
 SHARED_LOCK_SECONDS = 0.5
 
 
-# What `evaluate` makes of a run.
+# What `evaluate` and `report` make of a run.
 EVALUATION_FILES = (
     "evaluation.csv",
     "confusion.csv",
@@ -24,6 +24,7 @@ EVALUATION_FILES = (
     "curves.png",
     "calibration.json",
     "evolution.png",
+    "report.html",
 )
 
 
@@ -172,3 +173,17 @@ def _lock(descriptor: int) -> None:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(SHARED_LOCK_SECONDS / 20)
+
+
+def run_labels(folders: Sequence[Path], labels: Sequence[str] | None) -> list[str]:
+    """A unique label for each run: as given, else its name, else its path."""
+    if labels is not None:
+        if len(labels) != len(folders):
+            raise UserError(f"--labels: {len(labels)} given for {len(folders)} run directories")
+        if len(set(labels)) != len(labels):
+            raise UserError("--labels: the labels must differ")
+        return list(labels)
+    if len({folder.resolve() for folder in folders}) != len(folders):
+        raise UserError("a run directory is named twice")
+    names = [folder.resolve().name for folder in folders]
+    return names if len(set(names)) == len(names) else [str(folder) for folder in folders]

@@ -1,10 +1,13 @@
 """The result of a training: summary.json, and the lines printed at the end."""
 
+import platform
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from bigsvm.backends.memory import peak_resident_set
 from bigsvm.core.labels import Classes
+from bigsvm.core.version import __version__
 from bigsvm.models.final_scores import Majority
 from bigsvm.solvers.diagnosis import diagnose
 from bigsvm.solvers.one_vs_rest import OneVsRest
@@ -34,9 +37,16 @@ def summarise(training: Training, outcome: Outcome, classes: Classes) -> dict[st
         "peak_rss_bytes": peak_resident_set(),
         "kernel_values": training.kernel_values,
         "work": round(training.kernel_values / (backend.n * state.n_support), 2),
+        "versions": _versions(),
         **({"overhead_seconds_a_pass": round(overhead, 6)} if overhead is not None else {}),
         **({"classes": _by_class(training, outcome, classes)} if len(classes) > 2 else {}),
     }
+
+
+def _versions() -> dict[str, str]:
+    """What the run was computed with."""
+    libraries = {name: version(name) for name in ("numba", "numpy")}
+    return {"bigsvm": __version__, "python": platform.python_version(), **libraries}
 
 
 def _by_class(training: Training, outcome: Outcome, labels: Classes) -> list[dict[str, Any]]:
