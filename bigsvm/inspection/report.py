@@ -82,7 +82,8 @@ class RunReport:
             "scores": scores,
             "confusion": self._confusion(),
             "curves": self._curves(scores, classes),
-            "calibration": reliability and {
+            "calibration": reliability
+            and {
                 key: [_finite(part[key]) for part in reliability["curve"]]
                 for key in ("probability", "share", "rows")
             },

@@ -80,6 +80,15 @@ def test_models_from_python_and_elsewhere(place: Path, monkeypatch: pytest.Monke
     assert "max_iterations" in run_commands(commands, place)
 
 
+def test_a_report(place: Path) -> None:
+    shutil.copytree(place / "runs" / "quickstart", place / "runs" / "other", dirs_exist_ok=True)
+    (commands,) = examples("bigsvm/inspection/README.md", "A report", "sh")
+    assert run_commands(commands, place).splitlines() == [
+        "written: runs/quickstart/report.html",
+        "written: both.html",
+    ]
+
+
 def test_export(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "runs").symlink_to(place / "runs")
     monkeypatch.chdir(tmp_path)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bigsvm.calibrate import calibrate
 from bigsvm.core.errors import UserError
 from bigsvm.report import main
 from tests.support import small_run
@@ -43,6 +44,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, store: Path) -> list[Path]:
     place = tmp_path_factory.mktemp("runs")
     plain = make_run(place / "plain", store, SNAPSHOTS, final=(350, 75))
     add_metrics(plain)
+    calibrate(plain / "model.safetensors", str(store / "test"))
     shares = {"accuracy": 0.5, "majority": {"label": NASTY, "share": 0.6}}
     versions = {"versions": {"bigsvm": "0", "python": NASTY}}
     (plain / "summary.json").write_text(
@@ -83,7 +85,7 @@ def test_the_page_draws_every_figure_without_errors_or_network(
             "iteration",
             "training time",
         ]
-    assert sum(name.startswith(("ROC", "Precision and recall")) for name in figures) == 2
+    assert sum(name.startswith(("ROC", "Precision and recall", "Cal")) for name in figures) == 3
     drawn = "[...document.querySelectorAll('figure')].every(f => f.querySelector('path.curve'))"
     assert browser.run(drawn)
     assert browser.run("document.querySelectorAll('table.confusion').length") == 2
@@ -94,7 +96,7 @@ def test_the_page_draws_every_figure_without_errors_or_network(
     assert browser.run("document.querySelectorAll('main img, main script').length") == 0
     text = browser.run("document.querySelector('main').innerText")
     assert text.count(NASTY) > 5
-    assert "no better than always predicting" in text
+    assert "no better than always predicting" in text and "Brier score" in text
     browser.media(scheme="dark")
     dark = browser.run("getComputedStyle(document.body).backgroundColor")
     browser.media("print", "dark")  # paper is white, whatever the screen is
