@@ -3,11 +3,11 @@
     python -m scripts.reliability.fault_injection --minutes 30
 
 Draws some problems (data, algorithm, kernel, schedule), trains each of them undisturbed, and then
-again and again: with another form of the data, another interval of checkpoints, by itself, with
-workers of its own or on a Dask cluster, and with one or two attacks at random moments. Afterwards
-the same command finishes the run. A deviation is a model, snapshot or summary that differs from
-the undisturbed run's, an iteration lost that was saved, a traceback, a wrong exit code, a hang, or
-a temporary file or a process left over.
+again and again: with another form of the data, another interval of checkpoints, one thread or two,
+by itself, with workers of its own or on a Dask cluster, and with one or two attacks at random
+moments. Afterwards the same command finishes the run. A deviation is a model, snapshot or summary
+that differs from the undisturbed run's, an iteration lost that was saved, a traceback, a wrong exit
+code, a hang, or a temporary file or a process left over.
 
     python -m scripts.reliability.fault_injection --minutes 99 --runs 500 --tally tally.json
 
@@ -48,6 +48,7 @@ KERNELS: list[dict[str, Any]] = [
     {"name": "linear"},
     {"name": "poly", "degree": 2, "gamma": 0.5, "coef0": 1},
 ]
+THREADS = 2  # of a parallel training; the undisturbed one has a single thread
 # How often each kind of cluster is drawn. Local workers take long to start.
 SHARES = {"none": 16, "local": 1, "outside": 3}
 # How a training is started: as users do, and in a way that leaves the data on the disk, to be read
@@ -129,15 +130,14 @@ class FaultInjection:
         }
         solver = {
             "schedule": chance.choice(["exact", "block"]),
-            "hot_set": 16,
+            "hot_set": chance.choice([16, 64]),
             "absolute_tolerance": 1e-8,
             "max_iterations": chance.choice([600, 1500, 3000]),
-            "threads": 1,
         }
         problem = Problem(data, {"model": model, "solver": solver})
         run_dir = Path(tempfile.mkdtemp(dir=self.folder)) / "undisturbed"
         store = self.folder / data / "one chunk.zarr"
-        config = self._config(problem, (store, store), {}, {"kind": "none"}, run_dir)
+        config = self._config(problem, 1, (store, store), {}, {"kind": "none"}, run_dir)
         arguments = [*IN_MEMORY, str(config), "--run-dir", str(run_dir)]
         attempt = Attempt(arguments, self.folder, self.fork_server)
         if attempt.wait() != 0:
@@ -176,7 +176,8 @@ class FaultInjection:
             cluster = CLUSTERS[plan.cluster](folder / "cluster", self.fork_server)
             stack.callback(cluster.close)
             stores = folder / form, folder / "test.zarr"
-            config = self._config(problem, stores, saving, cluster.settings, folder)
+            threads = chance.choice([1, THREADS])
+            config = self._config(problem, threads, stores, saving, cluster.settings, folder)
             way = chance.choice([IN_MEMORY, STREAMED])
             arguments = [*way, str(config), "--run-dir", str(run_dir)]
             iterations = problem.expected["summary"]["iterations"]
@@ -191,11 +192,13 @@ class FaultInjection:
                     trial.deviates(OTHER_RESULT, difference)
                 trial.check_reports()
                 trial.check_nothing_left()
-        self.tally.add(number, str(problem), plan.cluster, plan.names, trial)
+        ways = plan.cluster, problem.settings["solver"]["schedule"], f"{threads} threads"
+        self.tally.add(number, str(problem), ways, plan.names, trial)
 
     def _config(
         self,
         problem: Problem,
+        threads: int,
         stores: tuple[Path, Path],
         saving: dict[str, Any],
         cluster: dict[str, Any],
@@ -204,7 +207,8 @@ class FaultInjection:
         config = beside.parent / f"{beside.name}.yaml"
         values = {
             "data": {"train": str(stores[0]), "test": str(stores[1] / "train")},
-            **problem.settings,
+            "model": problem.settings["model"],
+            "solver": {**problem.settings["solver"], "threads": threads},
             "run": {"snapshot_every": 200, **saving},
             "cluster": cluster,
         }
@@ -257,7 +261,8 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     """Run the script."""
     arguments = parse_arguments()
-    os.environ |= {"PYTHONPATH": python_path(), "NUMBA_NUM_THREADS": "1"}  # of all trainings
+    # Of all trainings.
+    os.environ |= {"PYTHONPATH": python_path(), "NUMBA_NUM_THREADS": str(THREADS)}
     chance = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory(prefix="fault-injection-") as folder:
         tally = Tally(arguments.tally)

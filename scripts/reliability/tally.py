@@ -23,17 +23,22 @@ class Tally:
         self.deviations: list[list[str]] = saved.get("deviations", [])  # kind, words
 
     def add(
-        self, number: int, problem: str, cluster: str, attacks: list[str], trial: Trial
+        self,
+        number: int,
+        problem: str,
+        ways: tuple[str, ...],
+        attacks: list[str],
+        trial: Trial,
     ) -> None:
-        """Count a run that came to its end."""
+        """Count a run that came to its end; `ways` are its cluster, schedule and threads."""
         with self._lock:
-            self.counts.update({"runs": 1, "attacks": len(attacks), cluster: 1})
+            self.counts.update({"runs": 1, "attacks": len(attacks), **dict.fromkeys(ways, 1)})
             self.counts.update(starts=trial.starts, resumes=trial.resumes)
             self.counts["last"] = max(number, self.counts["last"])
             self.attacks.update(attacks)
             if trial.deviations:
                 self.deviating.update(attacks)
-                about = f"run {number} ({problem}; {cluster}; {', '.join(attacks)})"
+                about = f"run {number} ({problem}; {', '.join(ways)}; {', '.join(attacks)})"
                 self.deviations += [[kind, f"{about}: {what}"] for kind, what in trial.deviations]
                 print(
                     *map(": ".join, self.deviations[-len(trial.deviations) :]), sep="\n", flush=True
@@ -56,7 +61,9 @@ class Tally:
         counts = self.counts
         lines.append(
             f"{counts['runs']:,} attacked runs ({counts['none']:,} by themselves, "
-            f"{counts['local']:,} with workers of their own, {counts['outside']:,} on a cluster), "
+            f"{counts['local']:,} with workers of their own, {counts['outside']:,} on a cluster; "
+            f"{counts['exact']:,} exact, {counts['block']:,} block; "
+            f"{counts['2 threads']:,} with two threads), "
             f"{counts['attacks']:,} attacks, {counts['starts']:,} starts, {counts['resumes']:,} "
             f"resumes, {len(self.deviations)} deviations"
         )
