@@ -1,8 +1,12 @@
 """Connecting to the Dask cluster of a config, or starting one on this machine."""
 
+import asyncio
+import ipaddress
 import json
 import logging
 import os
+import re
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -63,8 +67,10 @@ def connect(
             if config.kind == "scheduler_file":
                 path = Path(config.scheduler_file or "")
                 scheduler = _read_scheduler_file(path, config.wait_limit, log, interrupted)
-            _check_allowed(scheduler)
+            _check_allowed(scheduler, config)
         try:
+            if config.kind != "local":
+                _check_answers(scheduler, security)
             client = Client(
                 scheduler, security=security, timeout=_CONNECT_SECONDS, set_as_default=False
             )
@@ -80,25 +86,76 @@ def connect(
         yield cluster
 
 
-def _check_allowed(address: str) -> None:
-    """Reject a scheduler that BIGSVM_ALLOWED_CLUSTERS does not list, if that is set.
+def _check_allowed(address: str, config: ClusterConfig) -> None:
+    """Reject a scheduler that may be a stranger's: its answers are unpickled, which runs code.
 
-    Answers of a scheduler are unpickled, so that it can run code here. The variable limits which
-    clusters an untrusted config can name.
+    BIGSVM_ALLOWED_CLUSTERS, if set, lists all schedulers that are trusted. Otherwise the command
+    line is trusted, and a config file as far as it names a scheduler inside the private network.
     """
     allowed = os.environ.get(ALLOWED)
-    if allowed is None:
-        return
-    named = {_with_protocol(entry.strip()) for entry in allowed.split(",")}
-    if _with_protocol(address) not in named:
+    if allowed is not None:
+        named = {_with_protocol(entry.strip()) for entry in allowed.split(",")}
+        if _with_protocol(address) not in named:
+            raise UserError(
+                f"cluster: the scheduler at {address} is not among those of {ALLOWED}={allowed}; "
+                "it could run code here, so add it only if you trust it"
+            )
+    elif config.named_in_file and not _is_private(address):
+        named_as = f"cluster.{config.kind}={getattr(config, config.kind)}"
         raise UserError(
-            f"cluster: the scheduler at {address} is not among those of {ALLOWED}={allowed}; it "
-            "could run code here, so add it only if you trust it"
+            f"cluster: the scheduler at {address} lies outside the private network and is named "
+            f"only in the config; it could run code here, so add --set {named_as} if you trust it"
         )
 
 
 def _with_protocol(address: str) -> str:
     return address if "://" in address else f"tcp://{address}"
+
+
+def _is_private(address: str) -> bool:
+    """Whether the host is a private IP address, or a name without a domain.
+
+    Other names are not resolved: at the next look-up a stranger's may have another address.
+    """
+    from distributed.comm.addressing import get_address_host
+
+    try:
+        host = get_address_host(address)
+    except ValueError:
+        return False
+    try:
+        # Also reads what the resolver takes for a number, such as 0x8080808.
+        ip: Any = ipaddress.ip_address(socket.inet_aton(host))
+    except OSError:
+        try:
+            ip = ipaddress.ip_address(host)
+        except ValueError:
+            return re.fullmatch(r"[A-Za-z0-9_-]+", host) is not None
+    return not (getattr(ip, "ipv4_mapped", None) or ip).is_global
+
+
+def _check_answers(address: str, security: "Security | None") -> None:
+    """Shake hands with the scheduler, because Dask's client waits without end for that."""
+    from distributed import Security
+    from distributed.comm import connect as connect_to
+
+    async def shake_hands() -> None:
+        options = (security or Security()).get_connection_args("client")
+        comm = await connect_to(address, _CONNECT_SECONDS, deserialize=False, **options)
+        comm.abort()
+
+    async def in_time() -> None:
+        try:
+            await asyncio.wait_for(shake_hands(), _CONNECT_SECONDS)
+        except TimeoutError as late:
+            within = format_duration(_CONNECT_SECONDS)
+            raise OSError(f"something listens there, but says nothing for {within}") from late
+        except (OSError, ValueError):
+            raise
+        except Exception as other:  # what is no scheduler may answer anything
+            raise OSError("what listens there speaks another protocol") from other
+
+    asyncio.run(in_time())
 
 
 def _local_cluster(

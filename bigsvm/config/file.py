@@ -29,7 +29,13 @@ def load_config(path: Path, settings: Sequence[str] = ()) -> Config:
     -------
     Config
     """
-    return _validate(Config, _read_yaml(path), path, settings)
+    config = _validate(Config, _read_yaml(path), path, settings)
+    scheduler = f"cluster.{config.cluster.kind}"
+    if scheduler in ("cluster.address", "cluster.scheduler_file"):
+        typed = (setting.partition("=")[0].strip() for setting in settings)
+        if not {scheduler, "cluster"}.intersection(typed):
+            config.cluster.mark_named_in_file()
+    return config
 
 
 class _OnlyCluster(Section):

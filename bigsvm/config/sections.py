@@ -4,7 +4,15 @@ import math
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    field_validator,
+    model_validator,
+)
 
 from bigsvm.config.prepare_options import PrepareOptions
 from bigsvm.config.tune_options import TuneOptions
@@ -325,6 +333,16 @@ class ClusterConfig(Section):
     tls_ca: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
+    _named_in_file: bool = PrivateAttr(default=False)
+
+    @property
+    def named_in_file(self) -> bool:
+        """Whether only a config file names the scheduler, not the user. No key of the file."""
+        return self._named_in_file
+
+    def mark_named_in_file(self) -> None:
+        """Say that only a config file names the scheduler."""
+        self._named_in_file = True
 
     @model_validator(mode="after")
     def _complete(self) -> "ClusterConfig":

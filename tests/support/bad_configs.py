@@ -132,6 +132,11 @@ CASES: dict[str, Case] = {
     "config: no snapshots": config("run.snapshot_every = 0", run="{snapshot_every: 0}"),
     "config: no checkpoint": config("run.keep_checkpoints = 0", run="{keep_checkpoints: 0}"),
     "config: unknown cluster": config("cluster.kind = 'moon'", cluster="{kind: moon}"),
+    "config: a stranger's cluster": Case(
+        "train c.yaml",
+        {"c.yaml": bad.config(cluster="{kind: address, address: 'tcp://8.8.8.8:8786'}")},
+        ("tcp://8.8.8.8:8786", "could run code here", "--set cluster.address="),
+    ),
     "config: a section is a number": config("solver", solver="5"),
     "config: prepare option": config(
         "unknown key 'data.prepare.scalling'|'scaling'",
