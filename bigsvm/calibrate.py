@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bigsvm.models.model import Model
     from bigsvm.prediction.inputs import Source
 
+VALIDATION = "validation"
 MODEL = "model.safetensors"
 
 
@@ -37,7 +38,7 @@ def calibrate(
         A model or snapshot, or a run directory: its `model.safetensors`.
     on : str
         A store, a group in one, an address of either or a file of raw labelled rows, which the
-        model was not trained on.
+        model was not trained on; "validation" for the validation rows of a run.
     method : {"sigmoid", "isotonic"}
         Platt's sigmoid suits few rows; isotonic regression needs a thousand or more.
     out : Path, optional
@@ -90,10 +91,34 @@ def calibrate(
 def _open_rows(
     on: str, run: Path, model: "Model", options: ReadOptions, stack: ExitStack
 ) -> "Source":
-    """The labelled rows to calibrate on."""
+    """The labelled rows to calibrate on; `run` is the folder of the model."""
+    if on == VALIDATION:
+        return _validation_rows(run, stack)
     from bigsvm.prediction.inputs import open_source
 
     return open_source(on, options, (None, None), model, stack)
+
+
+def _validation_rows(run: Path, stack: ExitStack) -> "Source":
+    from bigsvm.config.file import load_config
+    from bigsvm.prediction.inputs import Source
+    from bigsvm.preparation.data_sets import dataset_spec
+    from bigsvm.stores.store import open_dataset
+    from bigsvm.training.validation import open_validation
+
+    path = run / "config.yaml"
+    if not path.is_file():
+        raise UserError(f"--on validation: {run} is no run directory; name a file or a store")
+    config = load_config(path)
+    assert config.data.train is not None  # it is resolved in the config of a run
+    dataset = stack.enter_context(open_dataset(dataset_spec(config.data.train)))
+    rows = stack.enter_context(open_validation(config, dataset))
+    if rows is None:
+        raise UserError(
+            f"--on validation: the run {run} had no validation rows (data.validation or "
+            "data.validation_fraction); name a file or a store"
+        )
+    return Source(rows.name, len(rows.codes), rows.chunks(), raw=False)
 
 
 EXAMPLES = """The probabilities are written into the model (RUN/model.safetensors, or MODEL itself);
@@ -101,6 +126,7 @@ decision values and labels stay as they are. predict --probability, the ONNX exp
 them. Rows that the model was trained on make it overconfident: take others.
 
 examples:
+  python -m bigsvm.calibrate runs/mine --on validation
   python -m bigsvm.calibrate runs/mine --on held-out.csv --label-column class --method isotonic
   python -m bigsvm.calibrate mine.safetensors --on mine.zarr/test --out calibrated.safetensors
 """
@@ -116,8 +142,9 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     )
     add = parser.add_argument
     add("model", metavar="RUN|MODEL", type=Path, help="a run directory, or a model or snapshot")
-    add("--on", required=True, metavar="FILE", help="labelled rows: a store (a path or "
-        "an address; its part test, unless STORE/train is named), or a raw file")  # fmt: skip
+    add("--on", required=True, metavar="FILE|validation", help="labelled rows: a store (a path or "
+        "an address; its part test, unless STORE/train is named), a raw file, or "
+        "`validation`: data.validation or data.validation_fraction of the run")  # fmt: skip
     add("--method", choices=("sigmoid", "isotonic"), default="sigmoid", help="Platt's sigmoid "
         "(default), or isotonic regression, which needs a thousand rows or more")  # fmt: skip
     add("--out", type=Path, metavar="MODEL", help="write the model here, *.safetensors")

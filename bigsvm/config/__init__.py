@@ -17,6 +17,7 @@ from bigsvm.config.sections import (
     Section,
     Size,
     SolverConfig,
+    StopEarlyConfig,
     check_sigma,
     normalized_C,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "Section",
     "Size",
     "SolverConfig",
+    "StopEarlyConfig",
     "TuneOptions",
     "check_sigma",
     "normalized_C",

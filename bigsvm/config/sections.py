@@ -88,11 +88,20 @@ class ArraysConfig(Section):
 
 
 class DataConfig(Section):
-    """The data to train and to test on."""
+    """The data to train on, to validate snapshots with, and to test on.
+
+    Attributes
+    ----------
+    validation_fraction : float or None
+        This share of the training rows of each class, chosen by `solver.seed`, is held out for
+        validation.
+    """
 
     source: str | None = None
     train: str | ArraysConfig | None = None
     test: str | ArraysConfig | None = None
+    validation: str | ArraysConfig | None = None
+    validation_fraction: float | None = Field(default=None, gt=0, lt=1)
     prepare: PrepareOptions = PrepareOptions()
 
     @model_validator(mode="after")
@@ -107,7 +116,9 @@ class DataConfig(Section):
             raise ValueError(
                 "with `source`, the store is created on this machine: `train` is a path"
             )
-        for place in (self.train, self.test):
+        if self.validation is not None and self.validation_fraction is not None:
+            raise ValueError("give `validation` (a store) or `validation_fraction`, not both")
+        for place in (self.train, self.test, self.validation):
             reject_credentials(place.path if isinstance(place, ArraysConfig) else place or "")
         return self
 
@@ -296,14 +307,22 @@ class SolverConfig(Section):
         return StopRule(relative=self.tolerance)
 
 
+class StopEarlyConfig(Section):
+    """Stop when the best of the scores on the validation rows is `patience` snapshots old."""
+
+    metric: Literal["auc", "accuracy", "balanced_accuracy", "f1"] = "auc"
+    patience: int = Field(default=5, ge=1)
+
+
 class RunConfig(Section):
-    """The run directory, and how often the run is saved."""
+    """The run directory, how often the run is saved, and whether it may stop early."""
 
     dir: str | None = None
     snapshot_every: int = Field(default=5000, ge=1)
     checkpoint_every: int | None = Field(default=None, ge=1)
     checkpoint_seconds: Duration = Field(default=60.0, gt=0)
     keep_checkpoints: int = Field(default=2, ge=1)
+    stop_early: StopEarlyConfig | None = None
 
 
 class ClusterConfig(Section):
@@ -365,6 +384,15 @@ class Config(Section):
     run: RunConfig = RunConfig()
     cluster: ClusterConfig = ClusterConfig()
     tune: TuneOptions | None = None
+
+    @model_validator(mode="after")
+    def _validation(self) -> "Config":
+        rows = (self.data.validation, self.data.validation_fraction)
+        if self.run.stop_early is not None and rows == (None, None):
+            raise ValueError(
+                "run.stop_early needs rows to judge by: data.validation or data.validation_fraction"
+            )
+        return self
 
     @model_validator(mode="after")
     def _widths(self) -> "Config":

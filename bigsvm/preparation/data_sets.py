@@ -89,7 +89,7 @@ def absolute_spec(value: str | ArraysConfig) -> Spec:
 
 def with_absolute_paths(data: DataConfig) -> DataConfig:
     """The section for a command that is started in another working directory."""
-    specs = {"train": data.train, "test": data.test}
+    specs = {"train": data.train, "test": data.test, "validation": data.validation}
     return data.model_copy(
         update={key: _absolute(spec) for key, spec in specs.items() if spec is not None}
     )

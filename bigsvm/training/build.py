@@ -37,6 +37,7 @@ from bigsvm.training.loop import Schedule, Stopwatch, Training
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.snapshots import SnapshotWriter
 from bigsvm.training.threshold import Rule
+from bigsvm.training.validation import Validation, ValidationRows
 from bigsvm.training.weights import Weights, bytes_per_pattern, read_weights
 
 
@@ -49,13 +50,15 @@ def build_training(
     stopwatch: Stopwatch,
     fresh: bool = False,
     cluster: Cluster | None = None,
+    validation_rows: ValidationRows | None = None,
 ) -> Training:
     """Build the training that a config describes, resuming from the newest checkpoint."""
     config = _with_schedule(config, dataset.n)
     model, solver, saving = config.model, config.solver, config.run
     kernel = Kernel(model.kernel.name, model.kernel.rate, model.kernel.coef0, model.kernel.degree)
     initial = initial_pattern(solver, dataset.n)
-    weights = read_weights(model, dataset)
+    held_out = None if validation_rows is None else validation_rows.held_out
+    weights = read_weights(model, dataset, held_out)
     check_chunk_size(solver.memory_limit, dataset)
     fingerprint = verified_fingerprint(dataset)
     reweighting = _reweighting(config, dataset)
@@ -68,6 +71,8 @@ def build_training(
         **_identity_of_names(dataset),
         **_identity_of_model(config, kernel, weights, dataset),
     }
+    if held_out is not None:
+        identity |= {"validation_fraction": config.data.validation_fraction, "seed": solver.seed}
     checkpoints = Checkpoints(run_dir.checkpoints, identity, saving.keep_checkpoints)
     checkpoint = None if fresh else checkpoints.latest()
     if checkpoint and reweighting and checkpoint.state.round > reweighting.rounds:
@@ -76,10 +81,13 @@ def build_training(
             f"{reweighting.rounds}; use another --run-dir, or --fresh to start over"
         )
 
+    validation = None
+    if validation_rows is not None:
+        validation = Validation(validation_rows, run_dir, saving.stop_early, display.log)
     if checkpoint:
-        check_unfinished(
-            run_dir, checkpoint.state, solver, reweighting.rounds if reweighting else 1
-        )
+        rounds = reweighting.rounds if reweighting else 1
+        stops = validation is not None and validation.stops
+        check_unfinished(run_dir, checkpoint.state, solver, rounds, stops)
 
     if solver.threads is not None:
         numba.set_num_threads(min(solver.threads, available_threads()))
@@ -105,6 +113,8 @@ def build_training(
     reported = run_dir.begin(resolved.to_yaml(), state.iteration)
     if checkpoint:
         display.log(f"resuming at iteration {state.iteration:,}, from {run_dir.checkpoints}")
+    if validation is not None:
+        validation.resume(state.iteration)
     about = {"algorithm": model.algorithm, "C": identity["C"], "fingerprint": fingerprint}
     about |= {} if threshold == "zero" else {"threshold_rule": threshold}
     about |= {key: value for key, value in weights.identity.items() if value is not None}
@@ -121,6 +131,7 @@ def build_training(
         lambda: graceful_exit() or (cluster is not None and cluster.loss is not None),
         stopwatch,
         reweighting,
+        validation,
         reported,
     )
 
@@ -216,7 +227,7 @@ def _backend(
         solver.memory_limit + held,
         dataset,
         largest_hot_set(solver.hot_set, dataset.d) if solver.schedule == "block" else 0,
-        bytes_per_pattern(config.model) * n_outputs,
+        bytes_per_pattern(config.model, config.data.validation_fraction is not None) * n_outputs,
         n_outputs=n_outputs,
     )
     if cluster is None:

@@ -28,7 +28,12 @@ from bigsvm.models.scoring import Spec
 from bigsvm.terminal.progress import show_progress
 from bigsvm.training.run_dir import RunDir
 
-OVER = ("converged", "max_iterations", "time_limit")  # an interrupted run may be resumed
+OVER = (
+    "converged",
+    "max_iterations",
+    "time_limit",
+    "stopped_early",
+)  # an interrupted run may be resumed
 POLL_SECONDS = 1.0
 # How long to wait for a run without a summary whose lock is free: a short time once its trainer was
 # seen, else a long time, since the trainer may be about to start, or its lock on another machine

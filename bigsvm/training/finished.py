@@ -22,18 +22,21 @@ class AlreadyFinished(Exception):
 
 
 def check_unfinished(
-    run_dir: RunDir, state: State | ClassStates, solver: SolverConfig, rounds: int
+    run_dir: RunDir, state: State | ClassStates, solver: SolverConfig, rounds: int, stops: bool
 ) -> None:
     """Raise `AlreadyFinished` where the run ended at `state`, its newest checkpoint, for good.
 
     A converged run has work left only under a smaller tolerance or with more rounds; one that
-    reached max_iterations only under a larger limit.
+    reached max_iterations only under a larger limit; one that stopped early only if its validation
+    scores would not stop it now (`stops`).
     """
     summary: Any = None
     with suppress(OSError, ValueError):  # none, or one that was cut off: the run was not over
         summary = json.loads(run_dir.summary.read_text())
     if not isinstance(summary, dict) or not run_dir.model.exists():
         return
+    if stops and summary.get("status") == "stopped_early":
+        raise AlreadyFinished(summary)
     if summary.get("iterations") != state.iteration or summary.get("round", 1) < rounds:
         return
     converged = summary.get("status") == "converged" and _is_closed(summary, solver)

@@ -18,6 +18,7 @@ from bigsvm.training.checkpoint import Checkpoints
 from bigsvm.training.display import Display, Report
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.snapshots import SnapshotWriter
+from bigsvm.training.validation import Validation
 
 REPORT_SECONDS = 0.5
 Iterate = Any  # `State`, or `ClassStates` for more than two classes
@@ -41,7 +42,7 @@ class Outcome:
 
     Attributes
     ----------
-    status : {"converged", "max_iterations", "time_limit", "interrupted"}
+    status : {"converged", "max_iterations", "time_limit", "stopped_early", "interrupted"}
     final : State or ClassStates
         The last iterate, with its gradient recomputed from alpha.
     true_gap : float or None
@@ -112,6 +113,7 @@ class Training:
     interrupted: Callable[[], bool]
     stopwatch: Stopwatch
     reweighting: Reweighting | None = None
+    validation: Validation | None = None
     reported_iteration: int = 0  # the last in metrics.jsonl, which is not always the one resumed at
 
     def __post_init__(self) -> None:
@@ -144,11 +146,16 @@ class Training:
     def _loop(self) -> tuple[str, Iterate]:
         if self.state.reached(self.solver.max_iterations):
             return "max_iterations", self.state
+        if self.validation is not None and self.validation.stops:
+            return "stopped_early", self.state
         snapshot_at = self._next_snapshot(self.state.iteration)
         for now in self.schedule.run(self.state, self._next_pause):
             if now.iteration == snapshot_at:
-                self.save_model(now, self.run_dir.snapshot_path(now.iteration))
+                path = self.run_dir.snapshot_path(now.iteration)
+                self.save_model(now, path)
                 snapshot_at = self._next_snapshot(now.iteration)
+                if self.validation is not None and self.validation.add(path, self.seconds):
+                    return "stopped_early", now
             if now.reached(self.solver.max_iterations):
                 return "max_iterations", now
             clock = time.monotonic()

@@ -69,6 +69,11 @@ def next_step(
     gap = summary["gap"] if rule.absolute else summary["relative_gap"]
     if summary["status"] == "converged":
         return f"converged: nothing is left to do; next: {command.evaluate(path)}"
+    if summary["status"] == "stopped_early":
+        return (
+            f"stopped early: the validation {summary['validation']['metric']} did not improve for "
+            f"run.stop_early.patience snapshots; next: {command.evaluate(path)}"
+        )
     if summary["status"] == "interrupted":
         again = f" ({dropped:,} iterations since then are taken again)" if dropped else ""
         return (

@@ -25,6 +25,7 @@ from bigsvm.training.loop import Outcome, Stopwatch, Training
 from bigsvm.training.next_step import TrainCommand, next_step
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.summary import print_finished, print_summary, summarise, warn_if_useless
+from bigsvm.training.validation import open_validation
 
 
 def train(
@@ -53,7 +54,7 @@ def train(
     Returns
     -------
     str
-        The status: converged, max_iterations, time_limit or interrupted.
+        The status: converged, max_iterations, time_limit, stopped_early or interrupted.
     """
     with notify_compilation() as compile_timer:
         stopwatch = Stopwatch(began, compile_timer)
@@ -92,6 +93,7 @@ def _train(
             )
         ) as display,
         connect(config.cluster, display.log, graceful_exit) as cluster,
+        open_validation(config, dataset) as validation_rows,
     ):
         missing = dataset.missing_chunk_warnings()
         if test is not None:  # report its mistakes now, not after the training
@@ -104,7 +106,15 @@ def _train(
         stopwatch.start_training()
         try:
             training = build_training(
-                config, run_dir, dataset, display, graceful_exit, stopwatch, fresh, cluster
+                config,
+                run_dir,
+                dataset,
+                display,
+                graceful_exit,
+                stopwatch,
+                fresh,
+                cluster,
+                validation_rows,
             )
         except AlreadyFinished as finished:
             if test is not None and "accuracy" not in finished.summary:
@@ -123,6 +133,9 @@ def _train(
             # byte.
             gap = summary["true_relative_gap"] if outcome.status == "converged" else None
             training.save_model(outcome.final, run_dir.model, is_last=True, relative_gap=gap)
+            if training.validation is not None:
+                training.validation.add(run_dir.model, training.seconds, final=True)
+                summary["validation"] = training.validation.summary()
         run_dir.write_summary(summary)
         if outcome.status != "interrupted" and test is not None:
             with _model_is_saved(path):

@@ -38,6 +38,8 @@ class RunDir:
         self.snapshots = path / "snapshots"
         self.checkpoints = path / "checkpoints"
         self.model = path / "model.safetensors"
+        self.best = path / "best.safetensors"  # with validation rows only, as is the next one
+        self.validation = path / "validation.jsonl"
         self.summary = path / "summary.json"
         self.folders: tuple[Path, ...] = (self.snapshots, self.checkpoints)
 
@@ -121,7 +123,7 @@ class RunDir:
             old.unlink()
         for name in EVALUATION_FILES:
             (self.path / name).unlink(missing_ok=True)
-        for file in (self.metrics, self.model, self.summary):
+        for file in (self.metrics, self.validation, self.model, self.best, self.summary):
             file.unlink(missing_ok=True)
 
     def snapshot_path(self, iteration: int) -> Path:

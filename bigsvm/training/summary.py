@@ -13,6 +13,7 @@ from bigsvm.solvers.diagnosis import diagnose
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.training.display import Display
 from bigsvm.training.loop import Outcome, Training
+from bigsvm.training.validation import NAMES
 
 
 def summarise(training: Training, outcome: Outcome, classes: Classes) -> dict[str, Any]:
@@ -98,6 +99,12 @@ def print_summary(summary: dict[str, Any], path: Path, next_step: str) -> None:
         )
     if summary["status"] != "interrupted":
         print(f"model: {path / 'model.safetensors'}")
+    if validation := summary.get("validation"):
+        best, name = validation["best"], NAMES[validation["metric"]]
+        print(
+            f"best on {validation['rows']:,} validation rows: iteration {best['iteration']:,}, "
+            f"{name} {100 * best[validation['metric']]:.2f} %: {path / 'best.safetensors'}"
+        )
     print(next_step)
 
 
@@ -117,7 +124,9 @@ def _beside_accuracy(summary: dict[str, Any]) -> str:
 
 def print_finished(summary: dict[str, Any], path: Path) -> None:
     """Print that a run has nothing left to do, and how to continue it all the same."""
-    if summary["status"] == "converged":
+    if summary["status"] == "stopped_early":
+        more = "a larger run.stop_early.patience continues it"
+    elif summary["status"] == "converged":
         more = "a smaller solver.tolerance continues it"
     else:
         more = "a larger solver.max_iterations continues it"

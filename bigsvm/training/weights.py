@@ -40,20 +40,27 @@ class Weights:
     identity: dict[str, Any]
 
 
-def read_weights(model: ModelConfig, dataset: Dataset) -> Weights:
-    """Read and validate all weights that the section `model` names."""
+def read_weights(
+    model: ModelConfig, dataset: Dataset, held_out: np.ndarray | None = None
+) -> Weights:
+    """Read and validate all weights that the section `model` names.
+
+    Rows that are `held_out` have the weight 0.
+    """
     margin = _read("model.weights", model.weights, dataset)
     sample = read_sample_weight(model, dataset)
     labels = dataset.labels()
     plain = model.plain_C(dataset.n, dataset.d)
     C: float | np.ndarray = plain
-    if sample is not None or model.class_weight is not None:
+    if sample is not None or model.class_weight is not None or held_out is not None:
         C = np.full(dataset.n, plain)
         if sample is not None:
             C *= sample
         if model.class_weight is not None:
             _, place, counts = np.unique(labels, return_inverse=True, return_counts=True)
             C *= class_factors(model.class_weight, counts, dataset.classes)[place]
+        if held_out is not None:
+            C[held_out] = 0.0
     check_all_classes(C, margin, labels, dataset.classes)
     identity = {
         "weights": None if margin is None else weights_digest(margin),
@@ -89,12 +96,12 @@ def class_factors(
     return factors
 
 
-def bytes_per_pattern(model: ModelConfig) -> int:
+def bytes_per_pattern(model: ModelConfig, held_out: bool = False) -> int:
     """Memory of the weights: margin, signs and C, and between rounds the new ones, too."""
     if model.algorithm == "rwsvm":
         return 7 * 8
     given = (model.weights, model.sample_weight, model.class_weight)
-    return 3 * 8 if any(what is not None for what in given) else 0
+    return 3 * 8 if held_out or any(what is not None for what in given) else 0
 
 
 def check_weights(values: np.ndarray, where: str) -> np.ndarray:

@@ -21,6 +21,7 @@ def place(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     new = magic_table(data_dir, 300, seed=1)
     new = new.assign(id=range(7000, 7300), remark="no, nothing")
     new[["id", *reversed(NAMES), "remark"]].to_csv(tmp_path / "new.csv", index=False)
+    magic_table(data_dir, 400, seed=3).to_csv(tmp_path / "more.csv", index=False)
     messy = magic_table(data_dir, 900, seed=2).assign(id=range(900))
     messy["kind"] = messy["fAlpha"].gt(20).map({True: "wide", False: "narrow"})
     messy.loc[::7, "fWidth"] = None
@@ -53,3 +54,5 @@ def test_the_examples_work(place: Path) -> None:
             run(line.partition(" #")[0])
     assert len(names["labels"]) == 300
     assert len((place / "predictions.csv").read_text().splitlines()) == 301
+    assert "probability_g,probability_h" in (place / "probable.csv").read_text()
+    assert (place / "runs/early/best.safetensors").exists()
