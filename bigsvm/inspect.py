@@ -9,12 +9,14 @@ from typing import Any
 
 from bigsvm import cli
 from bigsvm.core.errors import UserError
+from bigsvm.core.messages import format_bytes
 
 Facts = dict[str, Any]
 
 EXAMPLES = """examples:
   python -m bigsvm.inspect runs/mb/model.safetensors
   python -m bigsvm.inspect runs/mb
+  python -m bigsvm.inspect runs/heart-tune
   python -m bigsvm.inspect mb.zarr --json
 
 Only reads; never executes anything from a file.
@@ -24,7 +26,7 @@ _MAX_ITEMS = 8  # of a list
 
 
 def inspect(path: Path) -> Facts:
-    """The facts about a model or snapshot, a run directory, or a store.
+    """The facts about a model or snapshot, the directory of a run or a tuning, or a store.
 
     Parameters
     ----------
@@ -36,11 +38,13 @@ def inspect(path: Path) -> Facts:
         Ready for JSON.
     """
     if path.is_dir() and not _is_zarr(path):
-        from bigsvm.inspection.run import is_run, run_facts
+        from bigsvm.inspection.run import is_run, is_tuning, run_facts, tuning_facts
 
         if is_run(path):
             return run_facts(path)
-        raise UserError(f"{path}: is neither a run directory nor a Zarr store")
+        if is_tuning(path):
+            return tuning_facts(path)
+        raise UserError(f"{path}: is neither a directory of a run or a tuning nor a Zarr store")
     if path.is_file():
         import h5py
 
@@ -66,24 +70,26 @@ def lines(facts: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield f"{indent}{_name(key)}"
             yield from lines(value, indent + "  ")
         else:
-            yield f"{indent}{_name(key):<{20 - len(indent)}}{_shown(value)}"
+            yield f"{indent}{_name(key):<{20 - len(indent)}}{_shown(value, key)}"
 
 
 def _name(key: str) -> str:
-    return _shown(key.replace("_", " "))
+    return _shown("size" if key == "bytes" else key.removesuffix("_bytes").replace("_", " "))
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, key: str = "") -> str:
+    """A value as text; `key` tells sizes, which are counted in bytes."""
     if isinstance(value, Mapping):
-        known = {_name(str(key)): _shown(v) for key, v in value.items() if v is not None}
-        return ", ".join(f"{key} {shown}" for key, shown in known.items()) or "-"
+        known = {_name(str(k)): _shown(v, str(k)) for k, v in value.items() if v is not None}
+        return ", ".join(f"{key} {shown}".strip() for key, shown in known.items()) or "-"
     if isinstance(value, list):
         some = ", ".join(_shown(v) for v in value[:_MAX_ITEMS])
         return f"[{some}, ...] ({len(value):,})" if len(value) > _MAX_ITEMS else f"[{some}]"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}"
+        size = key.endswith("bytes") or key == "memory_limit" or key == "rss"
+        return format_bytes(value) if size else f"{value:,}"
     if isinstance(value, float):
         return f"{value:.6g}"
     # Names come from files, and must not send control characters to the terminal.
@@ -100,9 +106,9 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     )
     parser.add_argument(
         "path",
-        metavar="MODEL|RUN_DIR|STORE",
+        metavar="MODEL|DIR|STORE",
         type=Path,
-        help="or a group in a store: s.zarr/test",
+        help="a model; the directory of a run or a tuning; a store, or a group in it: s.zarr/test",
     )
     parser.add_argument("--json", action="store_true", help="everything, as JSON")
     return parser.parse_args(argv)

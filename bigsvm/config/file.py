@@ -38,6 +38,17 @@ def load_config(path: Path, settings: Sequence[str] = ()) -> Config:
     return config
 
 
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested sections as `section.key`: value; keys that are not set are left out."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        elif value is not None:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
 class _OnlyCluster(Section):
     cluster: ClusterConfig
 

@@ -8,7 +8,7 @@ import csv
 import html
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.config.file import load_config
+from bigsvm.config.file import flatten, load_config
 from bigsvm.core.errors import UserError
 from bigsvm.core.messages import format_bytes
 from bigsvm.inspection.run import run_facts
@@ -69,6 +69,7 @@ class RunReport:
         headline, advice, command = self._ending(facts["status"], summary)
         classes = model.get("classes", [])
         reliability = self._reliability()
+        sections = {key: facts[key] for key in ("data", "model", "solver")}
         return {
             "label": self._label,
             "title": model.get("title", "there is no model yet"),
@@ -91,7 +92,7 @@ class RunReport:
             "results": _results(facts, summary, model, classes, scores)
             | {name: _shown(reliability[key]) for name, key in _RELIABILITY.items() if reliability},
             "work": _work(facts, summary),
-            "config": dict(_flat({key: facts[key] for key in ("data", "model", "solver")})),
+            "config": {key: str(v) for key, v in flatten(sections).items()},
             "versions": {name: str(v) for name, v in summary.get("versions", {}).items()},
         }
 
@@ -246,17 +247,6 @@ def _work(facts: Facts, summary: Facts) -> dict[str, str]:
         **{n: f"{_shown(k['count'])}, {format_bytes(k['bytes'])}" for n, k in kept.items()},
     }
     return {name: _shown(value) for name, value in known.items() if value is not None}
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested config sections as pairs of `section.key` and text; what is not set is left out."""
-    found = []
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            found += _flat(value, f"{prefix}{key}.")
-        elif value is not None:
-            found.append((f"{prefix}{key}", str(value)))
-    return found
 
 
 def _shown(value: Any) -> str:

@@ -1,5 +1,6 @@
-"""The facts about a run directory."""
+"""The facts about the directory of a run or of a tuning."""
 
+import csv
 import json
 from collections.abc import Mapping
 from contextlib import suppress
@@ -39,13 +40,39 @@ def run_facts(path: Path) -> dict[str, Any]:
     }
 
 
+def is_tuning(path: Path) -> bool:
+    """Whether a folder looks like the directory of a tuning."""
+    return (path / "tune.yaml").is_file()
+
+
+def tuning_facts(path: Path) -> dict[str, Any]:
+    """The facts of a tuning, ready for JSON; None for what does not exist yet."""
+    config, best = _yaml(path / "tune.yaml"), _yaml(path / "best.yaml")
+    rows: list[dict[str, str]] = []
+    with suppress(OSError, UnicodeDecodeError, csv.Error), (path / "tune.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    points = [file for file in (path / "points").glob("*.safetensors") if file.is_file()]
+    ended = "finished" if rows and best else _without_summary(RunDir(path))
+    return {
+        "tuning": str(path),
+        "status": ended,
+        "data": _section(config, "data"),
+        "tune": _section(config, "tune"),
+        "finished_folds": {"count": len(points), "bytes": sum(p.stat().st_size for p in points)},
+        "grid_points": len(rows) or None,
+        "best_model": _section(best, "model"),
+        "best_config": str(path / "best.yaml") if best else None,
+    }
+
+
 def _by_label(classes: list[Any]) -> dict[str, Any]:
     facts = [dict(of_class) for of_class in classes if isinstance(of_class, Mapping)]
     return {str(of_class.pop("label", None)): of_class for of_class in facts}
 
 
 def _without_summary(run: RunDir) -> str:
-    if not (run.metrics.exists() or any(run.checkpoints.glob("checkpoint-*"))):
+    begun = (run.path.glob("points/*"), run.checkpoints.glob("checkpoint-*"))
+    if not (run.metrics.exists() or any(any(files) for files in begun)):
         return "not begun"
     return {True: "running", False: "cut off", None: "running, or cut off"}[run.is_held()]
 

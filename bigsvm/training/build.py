@@ -73,7 +73,9 @@ def build_training(
     }
     if held_out is not None:
         identity |= {"validation_fraction": config.data.validation_fraction, "seed": solver.seed}
-    checkpoints = Checkpoints(run_dir.checkpoints, identity, saving.keep_checkpoints)
+    resolved = config.model_copy(update={"data": with_absolute_paths(config.data)})
+    settings = resolved.model_dump(mode="json")
+    checkpoints = Checkpoints(run_dir.checkpoints, identity, saving.keep_checkpoints, settings)
     checkpoint = None if fresh else checkpoints.latest()
     if checkpoint and reweighting and checkpoint.state.round > reweighting.rounds:
         raise UserError(
@@ -109,7 +111,6 @@ def build_training(
 
     if fresh:  # only after everything has been checked
         run_dir.clear()
-    resolved = config.model_copy(update={"data": with_absolute_paths(config.data)})
     reported = run_dir.begin(resolved.to_yaml(), state.iteration)
     if checkpoint:
         display.log(f"resuming at iteration {state.iteration:,}, from {run_dir.checkpoints}")

@@ -1,14 +1,17 @@
 """Checkpoints, from which a run resumes to the same bits."""
 
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
+from bigsvm.config.file import flatten
 from bigsvm.core.errors import UserError
 from bigsvm.core.weights import WEIGHT_RANGE, valid_weights
+from bigsvm.core.yaml_dialect import read_yaml
 from bigsvm.files.atomic import remove_stale_temporaries
 from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.solvers.class_states import ClassStates
@@ -47,12 +50,21 @@ class Checkpoints:
         What determines the result of the run: data, model and solver. Resuming with anything else
         would produce a model of neither, so it is an error.
     keep : int
+    settings : dict, optional
+        The whole config, to name the option that changed where the identity holds digests.
     """
 
-    def __init__(self, folder: Path, identity: dict[str, Any], keep: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        identity: dict[str, Any],
+        keep: int,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
         self._folder = folder
         self._identity = identity
         self._keep = keep
+        self._settings = settings or {}
 
     def save(self, state: State | ClassStates, seconds: float, kernel_values: int = 0) -> None:
         """Write a checkpoint, then delete old ones.
@@ -101,7 +113,7 @@ class Checkpoints:
                 continue
             if checkpoint.identity != self._identity and self._has_no_steps(checkpoint):
                 return None
-            check_same_run(checkpoint.identity, self._identity, path.parent.parent)
+            check_same_run(checkpoint.identity, self._identity, path.parent.parent, self._settings)
             return checkpoint
         return None
 
@@ -116,20 +128,70 @@ class Checkpoints:
         return sorted(paths, key=lambda path: (len(path.name), path.name))
 
 
-def check_same_run(found: Any, wanted: dict[str, Any], folder: Path) -> None:
-    """Raise a UserError that names the differences between two identities of a run."""
+# Digests in an identity, and the options that they depend on.
+_DIGESTS = {
+    "data": "data.",
+    "feature names": "data.",
+    "scaling": "data.",
+    "weights": "model.weights",
+    "sample_weight": "model.sample_weight",
+}
+
+
+def check_same_run(
+    found: Any, wanted: dict[str, Any], folder: Path, settings: dict[str, Any] | None = None
+) -> None:
+    """Raise a UserError that names the differences between two identities of a run.
+
+    Parameters
+    ----------
+    found, wanted : dict
+        The identities of the run in the directory, and of this one.
+    folder : Path
+        The run directory, whose config.yaml has the options of the run in it.
+    settings : dict, optional
+        The config of this one.
+    """
     if not isinstance(found, dict):
         raise UserError(f"{folder}: does not record what it is a run of; use another --run-dir")
-    differing = [
-        f"{key} was {_short(found.get(key))} and is now {_short(wanted.get(key))}"
-        for key in sorted(found.keys() | wanted.keys())
-        if found.get(key) != wanted.get(key)
+    keys = [
+        key for key in sorted(found.keys() | wanted.keys()) if found.get(key) != wanted.get(key)
     ]
+    differing = [_was(key, found.get(key), wanted.get(key)) for key in keys if key not in _DIGESTS]
+    for key in (key for key in keys if key in _DIGESTS):
+        differing += _changed_options(folder, key, settings or {})
     if differing:
         raise UserError(
-            f"{folder}: belongs to a different config: {'; '.join(differing)}; use "
+            f"{folder}: belongs to a different config: {'; '.join(dict.fromkeys(differing))}; use "
             "another --run-dir, or --fresh to start over"
         )
+
+
+def _changed_options(folder: Path, digest: str, settings: dict[str, Any]) -> list[str]:
+    """The options that changed, of those that a digest depends on; else that their content did."""
+    start, before = _DIGESTS[digest], None
+    with suppress(OSError, UserError):
+        before = read_yaml(folder / "config.yaml")
+    was, now = flatten(before if isinstance(before, dict) else {}), flatten(settings)
+    changed = [
+        key
+        for key in sorted(was.keys() | now.keys())
+        if key.startswith(start)
+        and not key.startswith("data.test")
+        and was.get(key) != now.get(key)
+    ]
+    if not (was and now and changed):
+        name = "data.train" if start == "data." else start
+        where = f" ({now[name]})" if name in now else ""
+        what = digest if start == "data." and digest != "data" else "content"
+        return [f"the {what} of {name}{where} changed"]
+    # The default path of a store follows from these.
+    causes = [key for key in changed if key.startswith(("data.source", "data.prepare."))]
+    return [_was(key, was.get(key), now.get(key)) for key in causes or changed]
+
+
+def _was(key: str, before: Any, now: Any) -> str:
+    return f"{key} was {_short(before)} and is now {_short(now)}"
 
 
 def check_same_problem(

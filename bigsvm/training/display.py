@@ -7,10 +7,13 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bigsvm.core.messages import format_duration
 from bigsvm.core.stop_rule import StopRule
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -107,12 +110,26 @@ class TimeLeft:
 def format_report(report: Report, rate: float, left: float) -> str:
     """One report as text; rate and time left only once they are known."""
     return (
-        f"iteration {report.iteration:>9,}  gap {report.gap:.2e}  relative "
-        f"{report.relative_gap:.1e}  support {report.support:>7,}  working {report.working:>7,}"
+        f"iteration {report.iteration:>9,}  pass {report.passes:>3,}  gap {report.gap:.2e}  "
+        f"relative {report.relative_gap:.1e}  support {report.support:>7,}  "
+        f"working {report.working:>7,}"
         + (f"  {rate:>7,.0f} it/s" if rate > 0 else "")
         + f"  {format_duration(report.seconds)} gone"
         + (f", about {format_duration(left)} left" if math.isfinite(left) else "")
     )
+
+
+def format_live(report: Report, gone: float, left: float) -> str:
+    """One report, `gone` seconds after the start, in at most 80 columns where numbers allow it."""
+    parts = [
+        f"it {report.iteration:,}",
+        f"pass {report.passes:,}",
+        f"rel gap {report.relative_gap:.1e}",
+        f"sv {report.support:,}/{report.working:,}",
+        format_duration(gone) + (f", {format_duration(left)} left" if math.isfinite(left) else ""),
+    ]
+    wide = "  ".join(parts)
+    return wide if len(wide) <= 80 else " ".join(parts)
 
 
 class _LogDisplay:
@@ -132,16 +149,33 @@ class _LogDisplay:
 
 
 class _LiveDisplay:
+    """A line that is refreshed by a thread of its own, so that it never stands still."""
+
     def __init__(self, time_left: TimeLeft) -> None:
         from rich.console import Console
         from rich.live import Live
 
         self._time_left = time_left
-        self.live = Live(console=Console(stderr=True, highlight=False), auto_refresh=False)
+        self._report: Report | None = None
+        self._left = math.inf
+        self._at = time.monotonic()
+        console = Console(stderr=True, highlight=False)
+        self.live = Live(console=console, refresh_per_second=2, get_renderable=self._line)
+
+    def _line(self) -> "Text":
+        from rich.text import Text
+
+        since = time.monotonic() - self._at
+        if self._report is None:
+            return Text(f"preparing: {format_duration(since)}")
+        gone = self._report.seconds + since
+        line = format_live(self._report, gone, max(0.0, self._left - since))
+        return Text(line, no_wrap=True, overflow="ellipsis")
 
     def report(self, report: Report) -> None:
         left = self._time_left.update(report)
-        self.live.update(format_report(report, self._time_left.rate, left), refresh=True)
+        self._report, self._left, self._at = report, left, time.monotonic()
+        self.live.refresh()
 
     def log(self, message: str) -> None:
         self.live.console.print(message, markup=False)

@@ -31,7 +31,7 @@ from tests.support.trainings import (
         ("model.C=11", "C was 10.0 and is now 11.0"),
         ("model.kernel.sigma=2", "kernel.gamma was 0.5 and is now 0.125"),
         ("model.algorithm=fw", "algorithm was 'mfw' and is now 'fw'"),
-        ("other data", "data was"),
+        ("other data", "data.train was"),
     ],
 )
 def test_another_model_or_other_data_is_refused(

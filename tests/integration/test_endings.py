@@ -73,7 +73,7 @@ def test_renamed_features_are_another_run(
         prepare(tmp_path / "s.csv", tmp_path / "s.zarr", PrepareOptions(), overwrite=True)
         capsys.readouterr()
         assert cli.main(["train", path, "--set", "solver.max_iterations=5"]) == code
-    assert "feature names was" in capsys.readouterr().err
+    assert "the feature names of data.train" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -1,6 +1,7 @@
 """`inspect` says what is inside a model, a run or a store, and only reads."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ import numpy as np
 import pytest
 
 from bigsvm.core.errors import UserError
+from bigsvm.core.yaml_dialect import read_yaml
 from bigsvm.inspect import main
 from bigsvm.models.model import load_model
 from bigsvm.training.run_dir import RunDir
 from tests.support import small_run
 from tests.support.small_run import make_model, make_store
 from tests.support.trainings import summary
+from tests.support.tunings import config_for, made_store, tune
 
 
 def facts(path: object, capsys: pytest.CaptureFixture) -> dict[str, Any]:
@@ -65,6 +68,28 @@ def test_a_run(straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture) ->
         assert facts(tmp_path, capsys)["status"] == "running"
     assert found["last_metrics"] == {"iteration": 5, "gap": 0.5}
     assert found["snapshots"]["count"] == 0
+
+
+def test_a_tuning(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    config = config_for(made_store(tmp_path))
+    tune(config, tmp_path / "tuned", "tune.folds=2")
+    capsys.readouterr()
+    found = facts(tmp_path / "tuned", capsys)
+    assert (found["status"], found["grid_points"]) == ("finished", 12)
+    assert found["finished_folds"]["count"] == 4 and found["tune"]["folds"] == 2
+    best = read_yaml(tmp_path / "tuned" / "best.yaml")["model"]
+    assert found["best_model"]["C"] == best["C"]
+    size = found["finished_folds"]["bytes"] / 1024
+    assert f"count 4, size {size:.3g} KiB" in text(tmp_path / "tuned", capsys)
+    (tmp_path / "tuned" / "best.yaml").unlink()
+    assert facts(tmp_path / "tuned", capsys)["status"] == "cut off"
+
+
+def test_sizes_are_shown_for_people(straight: Path, capsys: pytest.CaptureFixture) -> None:
+    shown = text(straight, capsys)
+    assert "memory limit 2 GiB" in shown
+    assert re.search(r"checkpoints +count 2, iterations .*, size [\d.]+ KiB", shown)
+    assert re.search(r"peak rss +[\d.]+ MiB|peak rss [\d.]+ MiB", shown)
 
 
 def test_numbers_of_a_config_are_those_that_train_reads(

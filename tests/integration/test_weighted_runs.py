@@ -101,7 +101,8 @@ def test_other_weights_are_another_run(
     train(tmp_path / "run", *asked)
     t[7] += 0.5
     np.save(tmp_path / "mine.npy", t)
-    assert "weights was" in refusal(train, tmp_path / "run", *asked)
+    said = refusal(train, tmp_path / "run", *asked)
+    assert f"the content of model.weights ({tmp_path / 'mine.npy'}) changed" in said
     for other in (CLASSES, "model.class_weight=balanced", "model.intercept=1"):
         key = other.partition("=")[0].removeprefix("model.")
         said = refusal(train, tmp_path / "run", *asked, other)
