@@ -65,7 +65,9 @@ class RunReport:
         """Everything the page shows of the run, ready for JSON."""
         facts = run_facts(self.run.folder)
         summary, metrics = facts["summary"] or {}, self._metrics()
-        model, scores = self._model_facts(), self._scores(metrics)
+        scores = self._scores(_csv(self.run.folder / "evaluation.csv"), metrics)
+        validation = self._scores(_json_lines(self._dir.validation), metrics)
+        model = self._model_facts()
         headline, advice, command = self._ending(facts["status"], summary)
         classes = model.get("classes", [])
         reliability = self._reliability()
@@ -81,6 +83,7 @@ class RunReport:
             "majority": summary.get("majority", {}).get("share"),
             "metrics": metrics,
             "scores": scores,
+            "validation": validation,
             "confusion": self._confusion(),
             "curves": self._curves(scores, classes),
             "calibration": reliability
@@ -98,19 +101,12 @@ class RunReport:
 
     def _metrics(self) -> Facts:
         """The columns of metrics.jsonl, thinned out."""
-        rows = []
-        with suppress(OSError), self._dir.metrics.open(errors="replace") as file:
-            for line in file:
-                with suppress(ValueError, TypeError):  # a line that is being written
-                    row = json.loads(line)
-                    if isinstance(row, dict) and "iteration" in row:
-                        rows.append(row)
+        rows = _json_lines(self._dir.metrics)
         kept = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MAX_POINTS)).astype(int))
         return {key: [_finite(rows[k].get(key)) for k in kept] for key in METRICS}
 
-    def _scores(self, metrics: Facts) -> Facts | None:
-        """The columns of evaluation.csv, and the training time of each row."""
-        rows = _csv(self.run.folder / "evaluation.csv")
+    def _scores(self, rows: Sequence[Facts], metrics: Facts) -> Facts | None:
+        """The columns of the scores of snapshots, and the training time of each row."""
         if not rows:
             return None
         columns: Facts = {key: [_finite(row.get(key)) for row in rows] for key in rows[0]}
@@ -266,6 +262,18 @@ def _finite(value: Any) -> float | None:
         if math.isfinite(number):
             return int(number) if number.is_integer() else number
     return None
+
+
+def _json_lines(path: Path) -> list[Facts]:
+    """The reports in a file that may be growing: a line that is not complete is left out."""
+    rows = []
+    with suppress(OSError), path.open(errors="replace") as file:
+        for line in file:
+            with suppress(ValueError):
+                row = json.loads(line)
+                if isinstance(row, dict) and isinstance(row.get("iteration"), int):
+                    rows.append(row)
+    return rows
 
 
 def _csv(path: Path) -> list[dict[str, str]]:

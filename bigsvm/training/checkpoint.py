@@ -128,6 +128,7 @@ class Checkpoints:
         return sorted(paths, key=lambda path: (len(path.name), path.name))
 
 
+_SCORED_ON = ("data.test", "data.validation")  # no part of the training data
 # Digests in an identity, and the options that they depend on.
 _DIGESTS = {
     "data": "data.",
@@ -176,9 +177,7 @@ def _changed_options(folder: Path, digest: str, settings: dict[str, Any]) -> lis
     changed = [
         key
         for key in sorted(was.keys() | now.keys())
-        if key.startswith(start)
-        and not key.startswith("data.test")
-        and was.get(key) != now.get(key)
+        if key.startswith(start) and not key.startswith(_SCORED_ON) and was.get(key) != now.get(key)
     ]
     if not (was and now and changed):
         name = "data.train" if start == "data." else start

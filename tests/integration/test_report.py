@@ -44,6 +44,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, store: Path) -> list[Path]:
     place = tmp_path_factory.mktemp("runs")
     plain = make_run(place / "plain", store, SNAPSHOTS, final=(350, 75))
     add_metrics(plain)
+    (plain / "validation.jsonl").write_text('{"iteration": 100, "accuracy": 0.5, "auc": 0.7}\n{')
     calibrate(plain / "model.safetensors", str(store / "test"))
     shares = {"accuracy": 0.5, "majority": {"label": NASTY, "share": 0.6}}
     versions = {"versions": {"bigsvm": "0", "python": NASTY}}
@@ -111,6 +112,8 @@ def test_values_on_hover_and_zoom_by_dragging(
 ) -> None:
     report(runs[0], "--out", tmp_path / "one.html")
     browser.open((tmp_path / "one.html").as_uri())
+    legend = "document.querySelector('figure[data-figure^=AUC] .legend').innerText"
+    assert browser.run(legend).split() == ["test", "validation"]
     figure = "document.querySelector('figure[data-figure=\"Relative gap / iteration\"]')"
     browser.run(f"{figure}.scrollIntoView()")
     place = f"{figure}.querySelector('svg').getBoundingClientRect()"

@@ -281,10 +281,10 @@ function draw({ title, made, runs }) {
         overBoth("Objective, 1/2 a'Qa", runs, [["objective", "objective", "metrics"]], { chart: { log: true } }),
         overBoth("Support vectors and working set", runs, [["support vectors", "support", "metrics"], ["working set", "working", "metrics"]]),
       )),
-    section("Scores on the test set",
+    section("Scores",
       figures(
-        overBoth("Accuracy", runs, [["accuracy", "accuracy", "scores"]], { ...percents, levels: shares.map((v) => ["always the majority class", v]) }),
-        overBoth("AUC", runs, [["AUC", "auc", "scores"]], percents),
+        overBoth("Accuracy", runs, [["test", "accuracy", "scores"], ["validation", "accuracy", "validation"]], { ...percents, levels: shares.map((v) => ["always the majority class", v]) }),
+        overBoth("AUC", runs, [["test", "auc", "scores"], ["validation", "auc", "validation"]], percents),
         runs.some((run) => run.curves) ? [
           unitSquare(`ROC curve${positive && ` of class ${positive}`}`, runs, "curves", "false positive rate", "recall", ["false_positive_rate", "recall"], { at: "roc_at", reference: "chance" }),
           unitSquare(`Precision and recall${positive && ` of class ${positive}`}`, runs, "curves", "recall", "precision", ["recall", "precision"], { at: "pr_at", references: base.map((v) => ({ name: "chance", points: [[0, v], [1, v]] })) }),
