@@ -6,11 +6,12 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,6 +19,7 @@ from bigsvm.backends import Backend
 from bigsvm.config import TOLERANCE
 from bigsvm.core.labels import to_label
 from bigsvm.estimator.fit import FitOptions, FitResult, fit_binary, fit_multiclass
+from bigsvm.estimator.folds import check_calibration, cross_validated_calibration
 from bigsvm.estimator.options import fit_options
 from bigsvm.estimator.out_of_core import is_store
 from bigsvm.estimator.rows import labels_to_test, rows_to_fit, rows_to_predict
@@ -25,6 +27,14 @@ from bigsvm.estimator.stop_monitor import Progress, StopMonitor
 from bigsvm.kernels import block_of, products
 from bigsvm.models.model import Model
 from bigsvm.terminal.signals import defer_interrupt
+
+
+def _has_calibration(estimator: BigSVC) -> bool:
+    if estimator.calibration is None:
+        raise AttributeError(
+            'predict_proba needs probabilities: set calibration="sigmoid" or "isotonic"'
+        )
+    return True
 
 
 class BigSVC(ClassifierMixin, BaseEstimator):
@@ -61,6 +71,10 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         For "rwsvm": how weights follow from coefficients. The default is
         ``{"function": "sqrt", "floor": 0.1, "ceiling": 1.0}``; other functions are identity, log
         and tanh.
+    calibration : {"sigmoid", "isotonic"}, optional
+        Fit probabilities to the decision values of five cross-validated folds, for
+        `predict_proba`: Platt's sigmoid, or isotonic regression, which needs a thousand rows or
+        more. Takes five more fits; for rows in memory. None: there is no `predict_proba`.
     tol : float, default=0.01
         Stop when the pairwise gap is at most this fraction of the margin, as in SVC.
     absolute_tol : float, optional
@@ -97,6 +111,8 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         Weights of the features; only for the linear kernel.
     intercept_ : (1 or n_classes,) float64 array
         0 if `intercept` is 0.
+    calibration_ : Calibration
+        Only with `calibration`.
     algorithm_ : str
         The algorithm used, where "auto" was asked for.
     n_iter_ : (1 or n_classes,) int array
@@ -150,6 +166,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         intercept: float = 0.0,
         rounds: int = 2,
         reweight: dict[str, Any] | None = None,
+        calibration: Literal["sigmoid", "isotonic"] | None = None,
         tol: float = TOLERANCE,
         absolute_tol: float | None = None,
         max_iter: int = 1_000_000,
@@ -172,6 +189,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         self.intercept = intercept
         self.rounds = rounds
         self.reweight = reweight
+        self.calibration = calibration
         self.tol = tol
         self.absolute_tol = absolute_tol
         self.max_iter = max_iter
@@ -207,6 +225,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
             The fitted estimator.
         """
         began = time.monotonic()
+        check_calibration(self, X)
         with rows_to_fit(self, X, y) as (rows, y):
             check_classification_targets(y)
             classes, codes = np.unique(y, return_inverse=True)
@@ -232,6 +251,10 @@ class BigSVC(ClassifierMixin, BaseEstimator):
                     )
             self.classes_ = classes
             self._set_results(fits, codes, backend, options)
+            if self.calibration is not None:
+                weights = sample_weight, margin_weight
+                given = getattr(rows, "given", X)  # as validated; a memory map as it is
+                self.calibration_ = cross_validated_calibration(self, given, codes, *weights)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -274,6 +297,25 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         if decision.ndim == 1:
             return self.classes_[(decision >= 0).astype(int)]  # as in `Model`
         return self.classes_[decision.argmax(axis=1)]
+
+    @available_if(_has_calibration)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class for each row; only with `calibration`.
+
+        `predict` goes by the decision value, so its class need not be the most probable one.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse array, data frame, path or dict
+            As for `decision_function`.
+
+        Returns
+        -------
+        (n, n_classes) array
+            In the order of `classes_`.
+        """
+        check_is_fitted(self, "calibration_")
+        return self.calibration_.probabilities(self.decision_function(X))
 
     @property
     def coef_(self) -> np.ndarray:
@@ -330,6 +372,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
             self.scaling_,
             about,
             float(self.intercept_[0]) if two else tuple(self.intercept_.tolist()),
+            calibration=None if self.calibration is None else self.calibration_,
         )
 
     def __sklearn_tags__(self) -> Any:

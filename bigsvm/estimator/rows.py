@@ -61,13 +61,13 @@ class InMemoryRows:
 
     def __init__(self, X: Any) -> None:
         self.shape = X.shape
-        self._given = X
+        self.given = X
         self._rows: np.ndarray | None = None
 
     @property
     def _dense(self) -> np.ndarray:
         if self._rows is None:
-            self._rows = dense_rows(self._given)
+            self._rows = dense_rows(self.given)
         return self._rows
 
     def variance(self, weight: np.ndarray | None) -> float:
@@ -85,7 +85,7 @@ class InMemoryRows:
         n, d = self.shape
         at_once = min(ROWS_PER_CHUNK, rows_that_fit(CHUNK_BYTES, d))
         for start in range(0, n, at_once):
-            yield start, dense_rows(self._given[start : start + at_once], start)
+            yield start, dense_rows(self.given[start : start + at_once], start)
 
 
 class OutOfCoreRows:

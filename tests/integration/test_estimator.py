@@ -21,6 +21,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, load_iris, load_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import RFE
+from sklearn.metrics import brier_score_loss
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate
 from sklearn.multiclass import OneVsRestClassifier
@@ -58,11 +59,57 @@ def magic(data_dir: Path) -> tuple[np.ndarray, np.ndarray]:
     return StandardScaler().fit_transform(table[list(range(10))]), table[10].to_numpy()
 
 
-@parametrize_with_checks([BigSVC(), BigSVC(schedule="block", algorithm="fw", random_state=0)])
+@parametrize_with_checks(
+    [
+        BigSVC(),
+        BigSVC(schedule="block", algorithm="fw", random_state=0),
+        BigSVC(calibration="sigmoid"),
+    ],
+    # A row written twice may be in two folds, one of weight 2 is in one.
+    expected_failed_checks=lambda estimator: {
+        f"check_sample_weight_equivalence_on_{kind}_data": "folds differ, as in scikit-learn's own"
+        for kind in ("dense", "sparse")
+        if estimator.calibration is not None
+    },
+)
 def test_scikit_learns_own_checks(estimator: BigSVC, check: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         check(estimator)
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+def test_probabilities_by_folds(magic: tuple, method: Any, tmp_path: Path) -> None:
+    X, y = magic
+    rows, others = slice(None, None, 2), slice(1, None, 2)
+    svc = BigSVC(C=10, calibration=method).fit(X[rows], y[rows])
+    p = svc.predict_proba(X[others])[:, 1]
+    plain = BigSVC(C=10).fit(X[rows], y[rows])
+    np.testing.assert_array_equal(svc.dual_coef_, plain.dual_coef_)
+    theirs = CalibratedClassifierCV(BigSVC(C=10), method=method, ensemble=False, cv=5)
+    expected = theirs.fit(X[rows], y[rows]).predict_proba(X[others])[:, 1]
+    ours, sklearns = (brier_score_loss(y[others], q, pos_label="h") for q in (p, expected))
+    assert abs(ours - sklearns) < 0.004 and ours < 0.13
+    assert isinstance(clone(svc).calibration, str)
+    svc.to_model().save(tmp_path / "m.safetensors")
+    np.testing.assert_allclose(
+        load_model(tmp_path / "m.safetensors").predict_proba(X[others])[:, 1], p, atol=1e-9
+    )
+    assert not hasattr(plain, "predict_proba")
+    with pytest.raises(AttributeError) as refused:
+        plain.predict_proba(X)
+    assert 'calibration="sigmoid"' in str(refused.value.__cause__)
+
+
+def test_calibrations_that_cannot_be(heart: tuple, stores: dict[str, Path]) -> None:
+    X, y = heart
+    with pytest.raises(ValueError, match="calibration='platt': choose one of"):
+        BigSVC(calibration="platt").fit(X, y)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="needs rows in memory"):
+        BigSVC(calibration="sigmoid").fit(str(next(iter(stores.values()))))
+    few = np.append(np.flatnonzero(y > 0)[:1], np.flatnonzero(y < 0))
+    with pytest.raises(ValueError, match="needs two rows of every class"):
+        BigSVC(calibration="sigmoid").fit(X[few], y[few])
 
 
 def test_the_solution_is_that_of_the_problem(heart: tuple) -> None:

@@ -62,5 +62,6 @@ def test_the_attributes_of_a_fitted_estimator() -> None:
     public = {name for name in fitted if name.endswith("_") and not name.startswith("_")}
     assert set(described(BigSVC.__doc__ or "", "Attributes")) == public | {
         "feature_names_in_",
+        "calibration_",
         "coef_",
     }
