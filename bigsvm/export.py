@@ -15,8 +15,9 @@ EXAMPLES = """examples:
 
 ONNX: the input X is raw rows (rows, features) float64, which the graph scales; their columns are in
 the order of the training data (feature_names in the metadata); the outputs are label (original
-labels), decision and, of a calibrated model, probability (rows, classes). LIBSVM: c_svc, without
-probabilities; since LIBSVM has no scaling, OUT.json describes it.
+labels), decision and, of a calibrated model, probability (rows, classes). Where text or gaps
+were encoded, each raw column is an input (rows, 1) instead. LIBSVM: c_svc, without probabilities,
+on encoded features; since LIBSVM has no scaling, OUT.json describes it.
 """
 
 SUFFIXES = (".onnx", ".model")

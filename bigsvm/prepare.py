@@ -56,7 +56,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     add("--seed", type=int, metavar="N", help="of the split and of synthetic data (default 0)")
     content = parser.add_argument_group("rows and features")
     add = content.add_argument
-    add("--scaling", choices=KINDS, help="fitted on the training rows only (default none)")
+    add("--scaling", choices=KINDS, help="fitted on the training rows only (default: "
+        "standard; none for LIBSVM text, named sources and synthetic data)")  # fmt: skip
     add("--clip", type=float, metavar="C", help="bring scaled values to [-C, C]")
     add("--drop-value", metavar="V", help="drop rows that are V in every feature; none: keep "
         "what a named source drops")  # fmt: skip

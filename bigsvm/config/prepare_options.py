@@ -14,8 +14,10 @@ class PrepareOptions(BaseModel):
 
     Parameters
     ----------
-    scaling : {"none", "standard", "minmax"}
-        Fitted on the training rows only. `minmax` brings them to [-1, 1].
+    scaling : {"none", "standard", "minmax"}, optional
+        Fitted on the training rows only. `minmax` brings them to [-1, 1]. Default: standard for
+        files of your own; none for named sources, synthetic data and LIBSVM text, which often is
+        scaled, and whose zeros mean something.
     clip : float, optional
         After scaling, bring values beyond -clip and clip to these.
     test_rows, test_fraction, seed : optional
@@ -49,7 +51,7 @@ class PrepareOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    scaling: Literal["none", "standard", "minmax"] = "none"
+    scaling: Literal["none", "standard", "minmax"] | None = None
     clip: float | None = Field(default=None, gt=0)
     test_rows: int | None = Field(default=None, ge=1)
     test_fraction: float | None = Field(default=None, gt=0, lt=1)
@@ -77,6 +79,11 @@ class PrepareOptions(BaseModel):
         if self.test_rows is not None and self.test_fraction is not None:
             raise ValueError("give test_rows or test_fraction, not both")
         return self
+
+    @property
+    def splits(self) -> bool:
+        """Whether test rows are split off."""
+        return self.test_rows is not None or self.test_fraction is not None
 
     def to_read(self, features: int | None = None) -> ReadOptions:
         """The part of the options that concerns reading."""

@@ -79,6 +79,8 @@ def _not_expressible(model: Model) -> dict[str, Any]:
         clipped = "" if scaling.clip is None else ", clipped to [-clip, clip]"
         facts["rows"] = f"(x - offset) / scale{clipped}, rounded to float32"
         facts["scaling"] = scaling.to_json()
+    if model.encoding is not None:
+        facts |= {"features": model.encoding.features, "encoding": model.encoding.to_json()}
     return facts
 
 

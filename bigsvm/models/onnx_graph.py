@@ -37,7 +37,8 @@ def onnx_model(model: Model) -> ModelProto:
     """The model as ONNX; input `X` (rows, features) float64, outputs `label` and `decision`.
 
     The decision values are (rows,), or (rows, classes) where there are more than two. A calibrated
-    model has a third output, `probability` (rows, classes).
+    model has a third output, `probability` (rows, classes). A model of encoded columns has an input
+    (rows, 1) for each column instead of X; see `bigsvm.models.onnx_columns`.
     """
     try:
         import onnx
@@ -77,13 +78,22 @@ def onnx_model(model: Model) -> ModelProto:
     made.producer_name, made.producer_version = "bigsvm", __version__
     made.doc_string = (
         f"Sparse kernel SVM, {model.n_support} support vectors. Takes raw rows: the scaling is "
-        "inside. The columns are in the order of feature_names, where the metadata has them. "
+        "inside. "
+        + (
+            "The columns are in the order of feature_names, where the metadata has them. "
+            if model.encoding is None
+            else "Each column is an input (rows, 1): nan or empty text where a value is missing. "
+        )
         + (
             "The largest decision value decides."
             if many
             else f"decision >= {model.threshold!r} means the second class."
         )
     )
+    if model.encoding is not None:
+        from bigsvm.models.onnx_columns import take_columns
+
+        take_columns(made, model.encoding)
     onnx.helper.set_model_props(made, _metadata(model))
     onnx.checker.check_model(made, full_check=True)
     return made

@@ -56,7 +56,13 @@ def _resolve(data: DataConfig, progress: Progress) -> DataConfig:
     # Imported here, because pyarrow's 40 MiB would count against `solver.memory_limit` even where
     # there is nothing to prepare.
 
-    options = with_source_defaults(source, data.prepare)
+    options = data.prepare
+    if options.scaling is None and data.train and Path(data.train).exists():
+        # The store may be older than the default, and its source gone.
+        with open_dataset(data.train, with_labels=False) as made:
+            recorded = (made.prepare_options or {}).get("scaling")
+        options = options.model_copy(update={"scaling": recorded or "none"})
+    options = with_source_defaults(source, options)
     if data.train:
         store = Path(data.train)
         digests = file_digests(local_files(source), progress) if store.exists() else {}

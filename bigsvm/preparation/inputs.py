@@ -44,7 +44,17 @@ def with_source_defaults(source: SourceName, options: PrepareOptions) -> Prepare
                 defaults[key] = value
     elif options.rows is not None or options.noise is not None:
         raise UserError(f"rows and noise are for the source {SYNTHETIC!r}; leave them out here")
+    if options.scaling is None:
+        defaults["scaling"] = _default_scaling(source, options)
     return options.model_copy(update=defaults)
+
+
+def _default_scaling(source: SourceName, options: PrepareOptions) -> str:
+    """See `PrepareOptions.scaling`."""
+    if source == SYNTHETIC or str(source) in SOURCES:
+        return "none"
+    path = expand(source)[0]
+    return "none" if detect_format(path, options.to_read()) == "libsvm" else "standard"
 
 
 def check_source(source: SourceName) -> None:
@@ -101,7 +111,7 @@ def _omits_zeros(path: Path, options: PrepareOptions) -> bool:
 def _checked(inputs: dict[str, Input], options: PrepareOptions) -> dict[str, Input]:
     if "test" in inputs:
         train, test = inputs["train"], inputs["test"]
-        if options.test_rows is not None or options.test_fraction is not None:
+        if options.splits:
             raise UserError(
                 f"the test set is {test.name}; leave out test_rows and test_fraction, or the file"
             )

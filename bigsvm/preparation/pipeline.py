@@ -1,6 +1,7 @@
 """Preparing a store: parse to a spill file, split, fit the scaling, write."""
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,6 +13,7 @@ import numpy as np
 from bigsvm.config.prepare_options import PrepareOptions
 from bigsvm.core.errors import DISK_FULL, UserError
 from bigsvm.core.labels import Classes
+from bigsvm.core.messages import quoted
 from bigsvm.core.progress import Progress, no_progress
 from bigsvm.core.scaling import Scaling, ScalingFit
 from bigsvm.files.staging import staging_dir
@@ -22,8 +24,12 @@ from bigsvm.preparation.split import TrainTestSplit
 from bigsvm.stores.store import WEIGHT
 from bigsvm.stores.writer import StoreMetadata, StoreWriter, check_target
 from bigsvm.tables.files import SourceName, shown_source
+from bigsvm.tables.fit import refit_fills
+from bigsvm.tables.reader import EncodedTable
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
+LOOKED_AT = 2**16  # training rows whose deviations are compared where they are not scaled
+UNEQUAL = 100.0
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,9 @@ def prepare(
         # Before reading: if a file is rewritten meanwhile, its digest must not match.
         digests = file_digests(files, progress)
         weighted = options.weight_column is not None
+        encoding = getattr(inputs["train"].reader, "encoding", None)
+        if isinstance(inputs["train"].reader, EncodedTable) and options.splits:
+            inputs["train"].reader.leave_gaps = True  # the fills are to be of training rows only
         spills = {}
         for part, data in inputs.items():
             spills[part] = stack.enter_context(Spill(folder, part, data.reader.d, weighted))
@@ -109,8 +118,12 @@ def prepare(
         names = {part: data.name for part, data in inputs.items()}
         test_rows = n_test_rows(spills["train"].n, options)
         parts = TrainTestSplit(spills, test_rows, options.seed, options.positive, names)
-        scaling = fit_scaling(parts, options, progress)
-        encoding = getattr(inputs["train"].reader, "encoding", None)
+        if encoding is not None and test_rows:
+            training = (x for part, x, *_ in parts.batches() if part == "train")
+            parts.encoding = encoding = refit_fills(encoding, training, options)
+        scaling, fitted = fit_scaling(parts, options, progress)
+        if scaling.kind == "none":
+            warn_of_unequal_features(fitted, inputs["train"].reader.feature_names)
         about = StoreMetadata(
             classes=parts.classes,
             scaling=scaling,
@@ -170,15 +183,40 @@ def n_test_rows(n: int, options: PrepareOptions) -> int:
     return test_rows
 
 
-def fit_scaling(parts: TrainTestSplit, options: PrepareOptions, progress: Progress) -> Scaling:
-    """Fit the scaling on the training rows only."""
+def fit_scaling(
+    parts: TrainTestSplit, options: PrepareOptions, progress: Progress
+) -> tuple[Scaling, ScalingFit]:
+    """The scaling, and what it was fitted to: the training rows only; if it is none, some."""
+    assert options.scaling is not None  # since `with_source_defaults`
     collected = ScalingFit(parts.d)
-    if options.scaling != "none":
-        for part, x, *_ in parts.batches():
-            if part == "train":
-                collected.add(x)
-                progress("fitting the scaling", collected.count, parts.rows["train"])
-    return collected.finish(options.scaling, options.clip)
+    rows = min(parts.rows["train"], LOOKED_AT) if options.scaling == "none" else parts.rows["train"]
+    for part, x, *_ in parts.batches():
+        if part == "train":
+            collected.add(x[: rows - collected.count])
+            if options.scaling != "none":
+                progress("fitting the scaling", collected.count, rows)
+            if collected.count == rows:
+                break
+    return collected.finish(options.scaling, options.clip), collected
+
+
+def warn_of_unequal_features(fit: ScalingFit, names: list[str] | None) -> None:
+    """Say on stderr if features that are not scaled differ by orders of magnitude.
+
+    In deviation and in range: a feature that is 1 in few rows also has a small deviation.
+    """
+    spread, width = np.sqrt(fit.squares / fit.count), fit.high / 2 - fit.low / 2
+    varying = np.flatnonzero((spread > 0) & np.isfinite(spread))
+    if not len(varying):
+        return
+    large, small = varying[spread[varying].argmax()], varying[spread[varying].argmin()]
+    if min(spread[large] / spread[small], width[large] / width[small]) >= UNEQUAL:
+        shown = [f"feature {k + 1}" if names is None else quoted(names[k]) for k in (large, small)]
+        print(
+            f"warning: the rows are not scaled, and {shown[0]} (deviation {spread[large]:.2g}) "
+            f"outweighs {shown[1]} ({spread[small]:.2g}); --scaling standard makes them equal",
+            file=sys.stderr,
+        )
 
 
 def scale_rows(x: np.ndarray, scaling: Scaling) -> np.ndarray:

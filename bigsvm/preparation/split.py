@@ -14,6 +14,7 @@ from bigsvm.core.labels import (
     encode_labels,
 )
 from bigsvm.preparation.spill import Spill
+from bigsvm.tables.encoding import Encoding
 
 BLOCK_ROWS = 2**16
 
@@ -75,6 +76,7 @@ class TrainTestSplit:
         names: Mapping[str, str],
     ) -> None:
         self._spills = spills
+        self.encoding: Encoding | None = None  # fills the gaps, where the spill has some
         self._test_rows = test_rows
         self._seed = seed
         self.d = spills["train"].d
@@ -102,6 +104,8 @@ class TrainTestSplit:
         for origin, spill in self._spills.items():
             sampler = self._sampler(spill)
             for x, codes, weight in spill.batches():
+                if self.encoding is not None:
+                    self.encoding.fill_gaps(x)
                 y = self._codes[origin][codes]
                 if sampler is None:
                     yield origin, x, y, weight

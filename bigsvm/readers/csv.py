@@ -38,6 +38,11 @@ class CsvReader:
         self.skip_lines = line_number if names else 0
         self.names = names
         self.label_column = NO_LABEL_COLUMN
+        self._hint = ""
+        if names:
+            self._hint = "; --ignore leaves a column out, --categorical makes indicators of it"
+        if options.with_labels and options.label_column is None:
+            self._hint = "; is this the column of labels? --label-column names it"
         if options.with_labels:
             self.label_column = column_position(path, options.label_column, names, len(fields))
         self.d = len(fields) - options.with_labels
@@ -59,6 +64,7 @@ class CsvReader:
             explain=partial(explain_table, self.fields),
             skip_lines=self.skip_lines,
             label_column=self.label_column,
+            hint=self._hint,
         )
 
     def _column_name(self, column: int) -> str:

@@ -41,11 +41,13 @@ def text_batches(
     explain: Explain,
     skip_lines: int = 0,
     label_column: int = NO_LABEL_COLUMN,
+    hint: str = "",
 ) -> Iterator[Batch]:
     """Yield the rows of the text file `path`, parsed by `kernel`.
 
     `column_name(column)` names a column in messages; `explain(problem, column, token)` explains the
-    kernel's own problems. `label_column` (from 0) is the column that is not a feature.
+    kernel's own problems. `label_column` (from 0) is the column that is not a feature; `hint`
+    is added to what is said of text in a feature.
     """
     state = np.zeros(8, np.int64)
     state[LINE] = 1
@@ -72,7 +74,7 @@ def text_batches(
                 *(deferred, deferred_at),
             )
             if state[PROBLEM]:
-                raise _parse_error(path, text, state, column_name, explain, label_column)
+                raise _parse_error(path, text, state, column_name, explain, hint)
             rows, n_deferred = int(state[ROWS]), int(state[DEFERRED_COUNT])
             if n_deferred:
                 values = convert_deferred(text, deferred[:n_deferred])
@@ -97,7 +99,7 @@ def _parse_error(
     state: np.ndarray,
     column_name: Callable[[int], str],
     explain: Explain,
-    label_column: int,
+    hint: str,
 ) -> UserError:
     token = text[state[START] : state[STOP]].tobytes()
     column = int(state[COLUMN])
@@ -111,9 +113,7 @@ def _parse_error(
     elif bare in (b"nan", b"inf", b"infinity"):
         reason = f"{quoted(token)} is not finite; remove or replace such values"
     else:
-        reason = f"{quoted(token)} is not a number"
-        if label_column != NO_LABEL_COLUMN:
-            reason += "; is this the column of labels? --label-column names it"
+        reason = f"{quoted(token)} is not a number{hint}"
     return UserError(f"{where}, {column_name(column)}: {reason}")
 
 

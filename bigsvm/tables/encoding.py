@@ -81,6 +81,22 @@ class Encoding:
         """Of the features it makes."""
         return [feature for column in self.columns for feature in column.features]
 
+    @property
+    def gap_places(self) -> dict[int, Column]:
+        """The features whose gaps are filled with a number, and the columns they are of."""
+        places, place = {}, 0
+        for column in self.columns:
+            if column.fill is not None:
+                places[place] = column
+            place += len(column.features)
+        return places
+
+    def fill_gaps(self, x: np.ndarray) -> None:
+        """Fill the gaps that `encode` has left, in place."""
+        for place, column in self.gap_places.items():
+            values = x[:, place]
+            values[np.isnan(values)] = column.fill
+
     def to_json(self) -> dict[str, Any]:
         """As it is recorded."""
         return {**asdict(self), "columns": [asdict(column) for column in self.columns]}
@@ -108,7 +124,11 @@ class Encoding:
         return made
 
     def encode(
-        self, part: pa.RecordBatch | pa.Table, where: Path | str, first: int
+        self,
+        part: pa.RecordBatch | pa.Table,
+        where: Path | str,
+        first: int,
+        leave_gaps: bool = False,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The features of some rows, and which rows have all of their values.
 
@@ -120,6 +140,8 @@ class Encoding:
             For messages.
         first : int
             The row of part[0], counted from 1.
+        leave_gaps : bool
+            Leave nan where a number is missing, for `fill_gaps`.
 
         Returns
         -------
@@ -142,6 +164,8 @@ class Encoding:
                     raise missing_value(where, first + int(absent.argmax()), column.name)
                 complete &= ~absent
             place += width
+        if not leave_gaps:
+            self.fill_gaps(x)
         return x, complete
 
     def _numbers(
@@ -152,7 +176,7 @@ class Encoding:
         read = boolean_values if column.kind == "boolean" else number_values
         found = read(values, where, column.name, first)
         absent = np.isnan(found)
-        out[:, 0] = found if column.fill is None else np.where(absent, column.fill, found)
+        out[:, 0] = found
         if column.indicator:
             out[:, 1] = absent
         return absent

@@ -1,6 +1,7 @@
 """Finding the encoding of a table: one pass over its files."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,15 @@ class ColumnFit:
         if found is None or (self._wanted and not self._typed):
             self._add_categories(values, where, first, no_number=found is None)
         if found is not None:
-            self._add_numbers(found[~np.isnan(found)], int(np.isnan(found).sum()))
+            self.add_numbers(found)
             if self._missing_at is None and np.isnan(found).any():
                 self._missing_at = where, first + int(np.isnan(found).argmax())
 
-    def _add_numbers(self, present: np.ndarray, missing: int) -> None:
+    def add_numbers(self, found: np.ndarray) -> None:
+        """Take the values of some rows as numbers, nan where one is missing."""
+        present = found[~np.isnan(found)]
         self._booleans_only = self._booleans_only and not len(present)
-        self._missing += missing
+        self._missing += len(found) - len(present)
         if not len(present):
             return
         total = self._count + len(present)
@@ -100,13 +103,17 @@ class ColumnFit:
                 f"column {quoted(self.name)}: all of its values are missing; leave it out with "
                 f"--ignore {self.name}"
             )
-        fill = None
-        if rule in ("mean", "indicator"):
-            fill = self._mean
-        if rule == "median":
-            fill = float(np.median(self._sample)) if len(self._sample) else 0.0
         indicator = rule == "indicator" and self._missing > 0
-        return Column(self.name, "boolean" if is_boolean else "number", fill, indicator)
+        return Column(self.name, "boolean" if is_boolean else "number", self.fill, indicator)
+
+    @property
+    def fill(self) -> float | None:
+        """What stands for a missing number, if anything does."""
+        if self._options.missing in ("mean", "indicator"):
+            return self._mean
+        if self._options.missing == "median":
+            return float(np.median(self._sample)) if len(self._sample) else 0.0
+        return None
 
     def _as_category(self) -> Column:
         if not self._wanted:
@@ -146,3 +153,22 @@ def fit_encoding(
             first += part.num_rows
     columns = tuple(fit.finish() for fit in fits)
     return Encoding(columns, options.missing or "error", options.unseen or "error")
+
+
+def refit_fills(
+    encoding: Encoding, training: Iterable[np.ndarray], options: PrepareOptions
+) -> Encoding:
+    """The encoding with other values for gaps: the means or medians of the training rows alone.
+
+    `training` are these rows, encoded, nan where a number is missing.
+    """
+    places = encoding.gap_places
+    fits = {place: ColumnFit(column.name, options) for place, column in places.items()}
+    for x in training:
+        for place, fit in fits.items():
+            fit.add_numbers(x[:, place])
+    fills = {fit.name: fit.fill for fit in fits.values()}
+    columns = (
+        replace(column, fill=fills.get(column.name, column.fill)) for column in encoding.columns
+    )
+    return replace(encoding, columns=tuple(columns))

@@ -30,6 +30,8 @@ class EncodedTable:
         Columns that are no features.
     dropped : int
         Rows left out so far, because a value was missing.
+    leave_gaps : bool
+        Yield nan for a missing number, which `Encoding.fill_gaps` fills later.
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class EncodedTable:
         self.encoding, self.label, self.weight = encoding, label, weight
         self.feature_names: list[str] | None = encoding.features
         self.d = len(encoding.features)
-        self.dropped = 0
+        self.dropped, self.leave_gaps = 0, False
         counts = [table.n for table in tables]
         self.n = None if None in counts else sum(n for n in counts if n is not None)
         if not self.d:
@@ -62,7 +64,7 @@ class EncodedTable:
             for whole in table.batches(wanted):
                 for start in range(0, whole.num_rows, batch_rows(self.d)):
                     part = whole.slice(start, batch_rows(self.d))
-                    x, complete = self.encoding.encode(part, table.path, first)
+                    x, complete = self.encoding.encode(part, table.path, first, self.leave_gaps)
                     if self._keep_rows and not complete.all():
                         raise UserError(
                             f"{table.path}, row {first + int(complete.argmin())}: a value is "

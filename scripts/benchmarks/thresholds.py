@@ -42,7 +42,7 @@ def stores(folder: Path, rows: int, wanted: list[str]) -> dict[str, tuple[Path, 
         np.savez(folder / "train.npz", X=X[kept], y=y[kept])
         np.savez(folder / "test.npz", X=X_test[tested], y=y_test[tested])
         files = [str(folder / "train.npz"), str(store), "--test-file", str(folder / "test.npz")]
-        assert cli.main(["prepare", *files, "--quiet"]) == 0
+        assert cli.main(["prepare", *files, "--scaling", "none", "--quiet"]) == 0
         made[name] = store, gammas[name]
     return made
 

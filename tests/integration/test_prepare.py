@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from sklearn.datasets import load_svmlight_file
 
 from bigsvm import cli
+from bigsvm.config import DataConfig
 from bigsvm.config.prepare_options import PrepareOptions, validate_options
 from bigsvm.core.errors import UserError
+from bigsvm.preparation.data_sets import resolve_data
 from bigsvm.preparation.pipeline import prepare
 from bigsvm.preparation.split import TestRowSampler
 from bigsvm.prepare import main
@@ -45,7 +48,7 @@ def everything(store: Path, part: str = "train") -> tuple[Dataset, np.ndarray, n
 @pytest.mark.parametrize("name", ["s.zarr", "s.h5"])
 def test_rows_arrive_unchanged_and_in_order(tmp_path: Path, table: tuple, name: str) -> None:
     path, X, signs = table
-    prepare(path, tmp_path / name, PrepareOptions(chunk_rows=64))
+    prepare(path, tmp_path / name, PrepareOptions(chunk_rows=64, scaling="none"))
     data, rows, labels = everything(tmp_path / name)
     assert data.classes == ("no", "yes") and data.chunk_rows == 64
     np.testing.assert_array_equal(rows, X.astype(np.float32))
@@ -114,7 +117,7 @@ def test_same_input_same_bits_whatever_the_chunks_and_the_format(
 def test_rows_equal_to_the_drop_value_in_every_feature_go(tmp_path: Path) -> None:
     X = np.array([[-999.0, -999.0], [1.0, -999.0], [-999.0, -999.0], [3.0, 4.0]])
     path = csv_file(tmp_path / "m.csv", X, [0, 0, 1, 1])
-    summary = prepare(path, tmp_path / "s.h5", PrepareOptions(drop_value=-999))
+    summary = prepare(path, tmp_path / "s.h5", PrepareOptions(drop_value=-999, scaling="none"))
     assert summary.dropped == 2
     _, rows, labels = everything(tmp_path / "s.h5")
     assert rows.tolist() == [[1, -999], [3, 4]] and labels.tolist() == [-1, 1]
@@ -189,8 +192,8 @@ def test_values_beyond_float32(tmp_path: Path) -> None:
     X = np.array([[1.0, 2.0], [3.0, -1e39], [0.0, 5.0]])
     path = csv_file(tmp_path / "m.csv", X, [0, 1, 1])
     with pytest.raises(UserError, match=r"m.csv, line 2, feature 2: -1e\+39 does not fit"):
-        prepare(path, tmp_path / "s.zarr")
-    prepare(path, tmp_path / "s.zarr", PrepareOptions(clip=4))
+        prepare(path, tmp_path / "s.zarr", PrepareOptions(scaling="none"))
+    prepare(path, tmp_path / "s.zarr", PrepareOptions(scaling="none", clip=4))
     assert everything(tmp_path / "s.zarr")[1].tolist() == [[1, 2], [3, -4], [0, 4]]
     prepare(path, tmp_path / "t.zarr", PrepareOptions(scaling="standard"))
     assert np.isfinite(everything(tmp_path / "t.zarr")[1]).all()
@@ -376,9 +379,64 @@ def test_text_like_rows_are_refused_before_they_are_stored_dense(
     assert cli.main(["prepare", str(path), str(store), "--quiet"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [("t.csv", "standard"), ("t.npz", "standard"), ("t.libsvm", "none"), ("heart", "none")],
+)
+def test_files_are_scaled_unless_they_are_libsvm_text(
+    tmp_path: Path, data_dir: Path, source: str, kind: str
+) -> None:
+    X, y = load_svmlight_file(str(data_dir / "heart_scale"))
+    np.savez(tmp_path / "t.npz", X=X.toarray(), y=y)
+    csv_file(tmp_path / "t.csv", X.toarray(), list(y))
+    (tmp_path / "t.libsvm").write_text((data_dir / "heart_scale").read_text())
+    summary = prepare(source if source == "heart" else tmp_path / source, tmp_path / "s.zarr")
+    assert summary.scaling.kind == kind
+
+
+def test_a_store_made_before_that_is_used_as_it_is(tmp_path: Path, table: tuple) -> None:
+    store, source = tmp_path / "s.zarr", str(table[0])
+    prepare(source, store, PrepareOptions(scaling="none"))
+    found = resolve_data(DataConfig(source=source, train=str(store)))
+    assert found.train == str(store)
+    asked = DataConfig(source=source, train=str(store), prepare=PrepareOptions(scaling="standard"))
+    with pytest.raises(UserError, match="was prepared with scaling = 'none'"):
+        resolve_data(asked)
+
+
+def test_unscaled_features_of_unequal_size_are_warned_of(
+    tmp_path: Path, data_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw = np.random.default_rng(0)
+    X = draw.normal(size=(500, 3)) * [1, 1000, 5]
+    X[:, 2] = draw.uniform(size=500) < 0.001  # of a small deviation, and as wide as others
+    X[0, 2] = 1
+    wide = csv_file(tmp_path / "wide.csv", X, ["a", "b"] * 250)
+    prepare(wide, tmp_path / "w.zarr", PrepareOptions(scaling="none"))
+    said = capsys.readouterr().err
+    assert said.startswith("warning: the rows are not scaled") and said.count("\n") == 1
+    assert "--scaling standard" in said
+    prepare(wide, tmp_path / "s.zarr")
+    equal = csv_file(tmp_path / "equal.csv", X[:, [0, 2]], ["a", "b"] * 250)
+    prepare(equal, tmp_path / "e.zarr", PrepareOptions(scaling="none"))
+    assert capsys.readouterr().err == ""
+
+
+def test_only_where_no_label_column_was_named_it_may_be_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("1,x,0\n2,y,1\n")
+    for named, hinted in (([], True), (["--label-column", "2"], False)):
+        assert cli.main(["prepare", str(path), str(tmp_path / "s.zarr"), *named]) == 2
+        said = capsys.readouterr().err
+        assert "'x' is not a number" in said and ("column of labels?" in said) == hinted
+
+
 def test_columns_of_a_test_file_go_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b,y\n1,2,0\n3,4,1\n")
     (tmp_path / "t.csv").write_text("b,a,y\n2,1,0\n")
-    prepare(tmp_path / "a.csv", tmp_path / "s.zarr", test_file=tmp_path / "t.csv")
+    plain = PrepareOptions(scaling="none")
+    prepare(tmp_path / "a.csv", tmp_path / "s.zarr", plain, test_file=tmp_path / "t.csv")
     with open_dataset(tmp_path / "s.zarr", "test") as data:
         assert data.read(0, 1).tolist() == [[1, 2]]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.support.real_table import NAMES, magic_table
@@ -53,6 +54,8 @@ def test_the_examples_work(place: Path) -> None:
         for line in block.replace("\\\n", " ").splitlines():
             run(line.partition(" #")[0])
     assert len(names["labels"]) == 300
+    predicted = pd.read_csv(place / "messy-predictions.csv")["label"]
+    assert names["answers"].tolist() == predicted.tolist()
     assert len((place / "predictions.csv").read_text().splitlines()) == 301
     assert "probability_g,probability_h" in (place / "probable.csv").read_text()
     assert (place / "runs/early/best.safetensors").exists()

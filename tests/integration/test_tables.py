@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pandas as pd
 import pyarrow as pa
 import pyarrow.feather
 import pytest
 
 from bigsvm import cli, load_model
+from bigsvm.core.errors import UserError
 from bigsvm.stores.store import open_dataset
 from bigsvm.tables.encoding import Column, Encoding
 from tests.support.real_table import NAMES, command, magic_table
@@ -32,7 +34,7 @@ def messy(data_dir: Path, rows: int = 600, seed: int = 0) -> pd.DataFrame:
 
 
 OPTIONS = ["--label-column", "class", "--ignore", "id", "--categorical", "auto", "--missing",
-           "indicator", "--quiet"]  # fmt: skip
+           "indicator", "--scaling", "none", "--quiet"]  # fmt: skip
 
 
 def rows_of(store: Path, part: str = "train") -> tuple[np.ndarray, list[str], np.ndarray]:
@@ -118,6 +120,7 @@ def test_missing_values(
     table = messy(data_dir)
     table.to_csv(tmp_path / "t.csv", index=False)
     chosen = ["--features", "fWidth,fAlpha", "--missing", rule, "--label-column", "class"]
+    chosen += ["--scaling", "none"]
     command("prepare", tmp_path / "t.csv", tmp_path / "t.zarr", *chosen)
     x, names, _ = rows_of(tmp_path / "t.zarr")
     assert names == ["fWidth", "fAlpha"]
@@ -126,6 +129,28 @@ def test_missing_values(
     np.testing.assert_allclose(x, expected, rtol=1e-6)
     dropped = int(both["fWidth"].isna().sum())
     assert (f"dropped: {dropped} rows" in capsys.readouterr().out) == (rule == "drop")
+
+
+@pytest.mark.parametrize("rule", ["mean", "median", "indicator"])
+def test_gaps_are_filled_by_the_training_rows_alone(
+    data_dir: Path, tmp_path: Path, rule: str
+) -> None:
+    table = messy(data_dir).assign(row=range(600))
+    table.to_parquet(tmp_path / "t.parquet")
+    options = ["--features", "row,fWidth", "--missing", rule, "--label-column", "class",
+               "--test-fraction", 0.5, "--scaling", "none", "--quiet"]  # fmt: skip
+    command("prepare", tmp_path / "t.parquet", tmp_path / "t.zarr", *options)
+    rows = rows_of(tmp_path / "t.zarr")[0][:, 0].astype(int)
+    expected = getattr(table["fWidth"][rows], "median" if rule == "median" else "mean")()
+    assert expected != pytest.approx(table["fWidth"].agg("mean" if rule != "median" else rule))
+    with open_dataset(tmp_path / "t.zarr") as data:
+        assert data.encoding is not None
+        fill = data.encoding["columns"][1]["fill"]
+    assert fill == pytest.approx(expected, rel=1e-12)
+    for part in ("train", "test"):
+        x = rows_of(tmp_path / "t.zarr", part)[0]
+        width = table["fWidth"][x[:, 0].astype(int)].fillna(fill)
+        np.testing.assert_allclose(x[:, 1], width, rtol=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +190,56 @@ def test_raw_rows_are_encoded_as_the_training_data_was(
         made = pd.read_csv(out)
         np.testing.assert_allclose(made["decision"], decision, rtol=1e-9, atol=1e-15)
         assert made["id"].tolist() == new["id"].tolist()
+
+
+def columns_for(session: onnxruntime.InferenceSession, rows: pd.DataFrame) -> dict:
+    """The inputs of an exported model: text as it is, numbers as float64, both (rows, 1)."""
+    return {
+        column.name: rows[[column.name]].fillna("").to_numpy(object)
+        if column.type == "tensor(string)"
+        else rows[[column.name]].to_numpy(np.float64)
+        for column in session.get_inputs()
+    }
+
+
+def test_an_exported_model_takes_raw_columns(trained: Path, data_dir: Path, tmp_path: Path) -> None:
+    command("export", trained / "run/model.safetensors", tmp_path / "m.onnx")
+    command("export", trained / "run/model.safetensors", tmp_path / "m.model")
+    beside = json.loads((tmp_path / "m.model.json").read_text())
+    assert Encoding.from_json(beside["encoding"]).features == beside["features"]
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    new = messy(data_dir, 300, seed=5)
+    new.loc[3, "angle"] = "never seen"
+    assert new["angle"].isna().any() and new["fWidth"].isna().any()
+    model = load_model(trained / "run/model.safetensors")
+    assert [column.name for column in session.get_inputs()] == [*NAMES, "angle", "long"]
+    label, decision = session.run(["label", "decision"], columns_for(session, new))
+    np.testing.assert_allclose(decision, model.decision_function(new, precise=True), rtol=1e-9)
+    assert label.tolist() == model.predict(new).tolist()
+    new.loc[7, "fDist"] = np.nan  # no training row had a gap there: the mean, as `predict` has it
+    decision = session.run(["decision"], columns_for(session, new))[0]
+    np.testing.assert_allclose(decision, model.decision_function(new, precise=True), rtol=1e-9)
+
+
+def test_an_exported_model_refuses_what_predict_refuses(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"x": ["a", "b"] * 20, "n": np.arange(40.0), "class": [0, 0, 1, 1] * 10})
+    rows.to_csv(tmp_path / "t.csv", index=False)
+    command("prepare", tmp_path / "t.csv", tmp_path / "t.zarr", "--categorical", "x", "--quiet")
+    config = f"data: {{train: {tmp_path / 't.zarr'}}}\nmodel: {{kernel: {{sigma: 1}}}}\n"
+    (tmp_path / "t.yaml").write_text(config)
+    command("train", tmp_path / "t.yaml", "--run-dir", tmp_path / "run")
+    command("export", tmp_path / "run/model.safetensors", tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    model = load_model(tmp_path / "run/model.safetensors")
+    decision = session.run(["decision"], columns_for(session, rows))[0]  # columns named as values
+    np.testing.assert_allclose(decision, model.decision_function(rows, precise=True), rtol=1e-9)
+    for column, value in (("x", "c"), ("x", None), ("n", np.nan)):
+        wrong = rows.copy()
+        wrong.loc[5, column] = value
+        with pytest.raises(UserError):
+            model.predict(wrong)
+        with pytest.raises(Exception, match="out of data bounds"):
+            session.run(["decision"], columns_for(session, wrong))
 
 
 def test_a_test_file_is_encoded_as_the_training_file(data_dir: Path, tmp_path: Path) -> None:
@@ -258,7 +333,8 @@ def test_unseen_values_are_refused_unless_ignored(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(text)
     (tmp_path / "test.csv").write_text("kind,size,class\na,1,x\nc,2,y\n")
     asked = ["prepare", str(tmp_path / "t.csv"), str(tmp_path / "t.zarr"), "--test-file",
-             str(tmp_path / "test.csv"), "--categorical", "kind", "--quiet"]  # fmt: skip
+             str(tmp_path / "test.csv"), "--categorical", "kind", "--scaling", "none",
+             "--quiet"]  # fmt: skip
     err = io.StringIO()
     old, sys.stderr = sys.stderr, err
     try:

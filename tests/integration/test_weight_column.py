@@ -48,7 +48,9 @@ def test_a_weight_stays_with_its_row(
     table: pd.DataFrame, tmp_path: Path, form: str, store: str
 ) -> None:
     column = 1 if form == "npy" else "importance"
-    options = PrepareOptions(weight_column=column, test_rows=50, drop_value=7, chunk_rows=30)
+    options = PrepareOptions(
+        weight_column=column, test_rows=50, drop_value=7, chunk_rows=30, scaling="none"
+    )
     table.loc[3, ["a", "b", "c"]] = 7  # a row that is left out
     summary = prepare(written(table, tmp_path, form), tmp_path / store, options)
     assert "model.sample_weight=weight" in str(summary)
@@ -64,7 +66,7 @@ def test_a_weight_stays_with_its_row(
 def test_the_command_the_training_and_the_estimator(table: pd.DataFrame, tmp_path: Path) -> None:
     store, run = tmp_path / "s.zarr", tmp_path / "run"
     source = written(table.iloc[:, ::-1], tmp_path, "csv")  # the label comes first
-    options = ["--label-column", "kind", "--weight-column", "-2", "--quiet"]
+    options = ["--label-column", "kind", "--weight-column", "-2", "--scaling", "none", "--quiet"]
     assert cli.run(main, [str(source), str(store), *options]) == 0
     config = {
         "data": {"train": str(store)},

@@ -23,10 +23,12 @@ CASES: dict[str, Case] = {
     "read: NaN": read("line 3, column 2|'nan'|replace", "n.csv", "1,2,0\n1,2,1\n1,nan,0\n"),
     "read: infinite": read("line 1, column 1|'-inf'", "n.csv", "-inf,2,0\n1,2,1\n"),
     "read: beyond float64": read("line 2, column 1|too large", "n.csv", "1,2,0\n1e999,2,1\n"),
-    "read: beyond float32": read("line 2, feature 1|--scaling", "n.csv", "1,2,0\n1e99,2,1\n"),
+    "read: beyond float32": read(
+        "line 2, feature 1|--scaling", "n.csv", "1,2,0\n1e99,2,1\n", "--scaling none"
+    ),
     "read: a word": read("line 2, column 2|'two'|not a number", "n.csv", "1,2,0\n1,two,1\n"),
     "read: the labels elsewhere": read(
-        "line 2, column 3 ('class')|'no' is not a number|--label-column",
+        "line 2, column 3 ('class')|'no' is not a number|--categorical",
         "n.csv",
         bad.CSV,
         "--label-column a",

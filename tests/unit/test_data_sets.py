@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bigsvm import cli
-from bigsvm.config import DataConfig
+from bigsvm.config import DataConfig, PrepareOptions
 from bigsvm.core.errors import UserError
 from bigsvm.preparation.data_sets import resolve_data
 from bigsvm.prepare import main
@@ -29,7 +29,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def rows(**data: str) -> np.ndarray:
-    train = resolve_data(DataConfig(source="mine.csv", **data)).train
+    plain = PrepareOptions(scaling="none")
+    train = resolve_data(DataConfig(source="mine.csv", prepare=plain, **data)).train
     assert isinstance(train, str)
     with open_dataset(train) as made:
         return made.read(0, made.n)
