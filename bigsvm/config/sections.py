@@ -323,6 +323,7 @@ class RunConfig(Section):
     checkpoint_seconds: Duration = Field(default=60.0, gt=0)
     keep_checkpoints: int = Field(default=2, ge=1)
     stop_early: StopEarlyConfig | None = None
+    log_to: list[Literal["tensorboard", "mlflow"]] = []
 
 
 class ClusterConfig(Section):

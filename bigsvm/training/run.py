@@ -1,7 +1,7 @@
 """A training run from its config to its summary, as `python -m bigsvm.train` does it."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bigsvm.backends.memory import check_chunk_size
@@ -25,6 +25,7 @@ from bigsvm.training.loop import Outcome, Stopwatch, Training
 from bigsvm.training.next_step import TrainCommand, next_step
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.summary import print_finished, print_summary, summarise, warn_if_useless
+from bigsvm.training.trackers import check_trackers, tracked
 from bigsvm.training.validation import open_validation
 
 
@@ -76,6 +77,7 @@ def _train(
 ) -> str:
     """Train as configured in the run directory `path`; return the status."""
     run_dir = RunDir(path)
+    check_trackers(config.run.log_to)
     with graceful_exit.exit_immediately(), show_progress() as progress:
         data = resolve_data(config.data, progress)
     config = config.model_copy(update={"data": data})
@@ -94,6 +96,7 @@ def _train(
         ) as display,
         connect(config.cluster, display.log, graceful_exit) as cluster,
         open_validation(config, dataset) as validation_rows,
+        ExitStack() as stack,
     ):
         missing = dataset.missing_chunk_warnings()
         if test is not None:  # report its mistakes now, not after the training
@@ -124,6 +127,7 @@ def _train(
                 run_dir.write_summary(finished.summary)
             print_finished(finished.summary, path)
             return str(finished.summary["status"])
+        stack.enter_context(tracked(path, config.run.log_to, graceful_exit))
         outcome = _run(training)
         if outcome.status != "interrupted":
             warn_if_useless(outcome, training, display)

@@ -16,7 +16,7 @@ from bigsvm.files.atomic import atomic_write, open_no_symlink, remove_stale_temp
 SHARED_LOCK_SECONDS = 0.5
 
 
-# What `evaluate` and `report` make of a run.
+# What `evaluate`, `report` and `run.log_to` make of a run.
 EVALUATION_FILES = (
     "evaluation.csv",
     "confusion.csv",
@@ -25,6 +25,7 @@ EVALUATION_FILES = (
     "calibration.json",
     "evolution.png",
     "report.html",
+    "mlflow.json",
 )
 
 

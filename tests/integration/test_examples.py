@@ -89,6 +89,15 @@ def test_a_report(place: Path) -> None:
     ]
 
 
+def test_tensorboard_and_mlflow(place: Path) -> None:
+    (commands,) = examples("bigsvm/inspection/README.md", "TensorBoard and MLflow", "sh")
+    short = "--set data.train=q.zarr --set data.prepare={} --set data.source=null"
+    shutil.copytree(REPOSITORY / "configs", place / "configs", dirs_exist_ok=True)
+    run_commands(commands.rstrip() + f" {short} --set solver.max_iterations=300", place)
+    assert list((place / "runs/logged/tensorboard").glob("events.*"))
+    assert (place / "runs/logged/mlruns").is_dir()
+
+
 def test_export(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "runs").symlink_to(place / "runs")
     monkeypatch.chdir(tmp_path)
