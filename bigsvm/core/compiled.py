@@ -26,20 +26,35 @@ from typing import Any
 
 import numba
 from llvmlite import binding, ir
-from numba import config, njit, types
+from numba import config, types
 from numba.core import caching, dispatcher
 from numba.extending import intrinsic
 
 from bigsvm.core.errors import UserError
 
-__all__ = ["njit", "parallel_njit", "threads_lost"]
+__all__ = ["inner_njit", "njit", "parallel_njit", "threads_lost"]
 
 if config.DISABLE_JIT:  # type: ignore[attr-defined]
     raise UserError(
         "NUMBA_DISABLE_JIT is set, but the kernels exist only as compiled code; unset it"
     )
 
-_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_PACKAGE = Path(__file__).parents[1]
+_COMPILED = ("kernels", "readers", "solvers")  # folders with functions that others inline
+
+
+def njit(*function: Any, **options: Any) -> Any:
+    """`numba.njit`, without the wrapper for function pointers, which nothing here needs."""
+    compile_: Any = numba.njit  # whose type hints leave that option out
+    return compile_(*function, no_cfunc_wrapper=True, **options)
+
+
+def inner_njit(*function: Any, **options: Any) -> Any:
+    """The same for functions that only compiled code calls: no wrapper for Python, either.
+
+    Unpacking a tuple of ten arrays takes longer to compile than many a function itself.
+    """
+    return njit(*function, no_cpython_wrapper=True, **options)
 
 
 # numba has changed which of these classes have a leading underscore.
@@ -77,11 +92,36 @@ class _Temporary(_UserCache):
         return cls(py_func, py_file)
 
 
+@cache
+def _sources() -> tuple:
+    """When each file was changed whose code may be compiled into a function of another file."""
+    files = (path for name in _COMPILED for path in (_PACKAGE / name).glob("*.py"))
+    return tuple(sorted((path.name, path.stat().st_mtime_ns) for path in files))
+
+
+class _Located:
+    """Where numba keeps the code of a function, and what it must have been compiled from."""
+
+    def __init__(self, locator: Any) -> None:
+        self._locator = locator
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._locator, name)
+
+    def get_source_stamp(self) -> tuple:
+        """numba by itself looks only at the file that the function stands in."""
+        return self._locator.get_source_stamp(), _sources()
+
+
 class _CacheFiles(caching.CompileResultCacheImpl):
     _locator_classes = [  # noqa: RUF012 - as in numba
         *(_LOCATORS | {"UserWideCacheLocator": _UserWide}).values(),
         _Temporary,
     ]
+
+    @property
+    def locator(self) -> Any:
+        return _Located(self._locator)
 
 
 class _Cache(caching.FunctionCache):
@@ -109,7 +149,7 @@ class _Cache(caching.FunctionCache):
 
 
 def _cache_of(py_func: Any) -> Any:
-    ours = py_func.__code__.co_filename.startswith(_PACKAGE)
+    ours = py_func.__code__.co_filename.startswith(f"{_PACKAGE}{os.sep}")
     return (_Cache if ours else caching.FunctionCache)(py_func)
 
 

@@ -14,9 +14,11 @@ stand.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import get_num_threads, prange
+from numba.extending import overload
 
 from bigsvm.core.arrays import RowChunks
 from bigsvm.core.compiled import njit, parallel_njit
@@ -36,7 +38,6 @@ from bigsvm.kernels.tiles import (
 from bigsvm.kernels.wide_rbf import add_squares, norms_of, wide_rbf_values
 
 NAMES = ("rbf", "laplacian", "linear", "poly")
-_RBF, _LAPLACIAN, _LINEAR, _POLY = range(4)
 
 # Rows swept over the data at once: their packs stay in the second-level cache.
 _PACKED_BYTES = 256 * 1024
@@ -47,6 +48,17 @@ _RUN = 64
 _RUN_BYTES = 256 * 1024
 _RUNS_A_THREAD = 8
 _NONE = np.empty((0, LANES), np.float32)
+
+
+class Parameters(NamedTuple):
+    """Those of a kernel, as compiled code takes them. A subclass chooses the tiles by its type.
+
+    So a run compiles only those of its own kernel.
+    """
+
+    gamma: np.float32  # the exponentials are powers of two
+    coef0: np.float32
+    degree: int
 
 
 @dataclass(frozen=True)
@@ -68,10 +80,14 @@ class Kernel:
     degree: int = 3
 
     @cached_property
-    def parameters(self) -> tuple[int, np.float32, np.float32, int]:
-        """What the compiled code takes: the exponentials are powers of two there."""
+    def parameters(self) -> Parameters:
+        """What the compiled code takes."""
         gamma = self.gamma / np.log(2) if self.name in ("rbf", "laplacian") else self.gamma
-        return NAMES.index(self.name), np.float32(gamma), np.float32(self.coef0), self.degree
+        return _KINDS[self.name](np.float32(gamma), np.float32(self.coef0), self.degree)
+
+    def parameters_with(self, norms: np.ndarray) -> Parameters:
+        """The same, for patterns of which there may be norms."""
+        return _WideRbf(*self.parameters) if len(norms) else self.parameters
 
 
 def panels_of(x: np.ndarray) -> np.ndarray:
@@ -105,10 +121,11 @@ def columns(
 ) -> None:
     """Write k(row j, pattern i) to ``out[slots[j], i]`` for the patterns i of the block."""
     rows, norms, workers = _plain(rows, np.float32), _norms(kernel, block), get_num_threads()
+    parameters = kernel.parameters_with(norms)
     for tile in _row_tiles(rows):
         packs, row_norms = _packs_of(rows[tile], norms)
         _columns(
-            block.panels, packs, norms, row_norms, *kernel.parameters, out, block.start, block.stop,
+            block.panels, packs, norms, row_norms, parameters, out, block.start, block.stop,
             slots[tile], workers,
         )  # fmt: skip
 
@@ -128,14 +145,15 @@ def products(
         linear_products(block, weights, out)
         return
     rows, norms, workers = _plain(rows, np.float32), _norms(kernel, block), get_num_threads()
+    parameters = kernel.parameters_with(norms)
     for tile in _row_tiles(rows):
         packs, row_norms = _packs_of(rows[tile], norms)
         padded = np.zeros((len(packs) * PACK, coef.shape[1]))
         used = len(coef[tile])
         padded[:used] = coef[tile]
         _products(
-            block.panels, packs, norms, row_norms, used, *kernel.parameters, padded, out,
-            block.start, block.stop, workers,
+            block.panels, packs, norms, row_norms, used, parameters, padded, out, block.start,
+            block.stop, workers,
         )  # fmt: skip
 
 
@@ -196,30 +214,70 @@ def fill_panels(x, panels):  # type: ignore[no-untyped-def]
     _interleave(x, whole * LANES, panels)
 
 
-@njit(inline="always")
-def _tile(  # type: ignore[no-untyped-def]
-    panels, p, norms, packs, g, row_norms, used, kind, gamma, coef0, degree, values, others
-):
+class _Rbf(Parameters):
+    """Differences, which are precise at any distance."""
+
+
+class _WideRbf(Parameters):
+    """Products where that is as precise: see `wide_rbf.py`."""
+
+
+class _Laplacian(Parameters):
+    """Absolute differences."""
+
+
+class _Linear(Parameters):
+    """Products."""
+
+
+class _Poly(Parameters):
+    """Powers of products."""
+
+
+_KINDS = dict(zip(NAMES, (_Rbf, _Laplacian, _Linear, _Poly), strict=True))
+
+
+def _tile(panels, p, norms, packs, g, row_norms, used, kernel, values, others):  # type: ignore[no-untyped-def]
     """The kernel values between the `used` rows of pack g and panel p, as values[j * 16 + lane].
 
-    `others` is space for as many.
+    `others` is space for as many. Compiled code only: see the functions that follow.
     """
-    if kind == _RBF:
-        if norms.shape[0] == 0:
-            rbf_values(panels, p, packs, g, used, gamma, values)
-        else:
-            wide_rbf_values(panels, p, norms, packs, g, row_norms, used, gamma, values, others)
-    elif kind == _LAPLACIAN:
-        laplacian_values(panels, p, packs, g, used, gamma, values)
-    else:
-        dot_products(panels, p, packs, g, used, gamma, values)
-        if kind == _POLY:
-            for i in range(used * LANES):
-                base = fused(gamma, values[i], coef0)
-                power = np.float32(1.0)
-                for _ in range(degree):
-                    power *= base
-                values[i] = power
+
+
+def _rbf(panels, p, norms, packs, g, row_norms, used, kernel, values, others):  # type: ignore[no-untyped-def]
+    rbf_values(panels, p, packs, g, used, kernel.gamma, values)
+
+
+def _wide_rbf(panels, p, norms, packs, g, row_norms, used, kernel, values, others):  # type: ignore[no-untyped-def]
+    wide_rbf_values(panels, p, norms, packs, g, row_norms, used, kernel.gamma, values, others)
+
+
+def _laplacian(panels, p, norms, packs, g, row_norms, used, kernel, values, others):  # type: ignore[no-untyped-def]
+    laplacian_values(panels, p, packs, g, used, kernel.gamma, values)
+
+
+def _linear(panels, p, norms, packs, g, row_norms, used, kernel, values, others):  # type: ignore[no-untyped-def]
+    dot_products(panels, p, packs, g, used, kernel.gamma, values)
+
+
+def _poly(panels, p, norms, packs, g, row_norms, used, kernel, values, others):  # type: ignore[no-untyped-def]
+    dot_products(panels, p, packs, g, used, kernel.gamma, values)
+    for i in range(used * LANES):
+        base = fused(kernel.gamma, values[i], kernel.coef0)
+        power = np.float32(1.0)
+        for _ in range(kernel.degree):
+            power *= base
+        values[i] = power
+
+
+_TILES = {_Rbf: _rbf, _WideRbf: _wide_rbf, _Laplacian: _laplacian, _Linear: _linear, _Poly: _poly}
+
+
+@overload(_tile, inline="always")
+def _tile_of(  # type: ignore[no-untyped-def]
+    panels, p, norms, packs, g, row_norms, used, kernel, values, others
+) -> Any:
+    return _TILES[kernel.instance_class]
 
 
 # Threads take the next run of panels whenever they are done with one: dealt out beforehand, all
@@ -228,7 +286,7 @@ def _tile(  # type: ignore[no-untyped-def]
 
 @parallel_njit(cache=True, nogil=True)
 def _columns(  # type: ignore[no-untyped-def]
-    panels, packs, norms, row_norms, kind, gamma, coef0, degree, out, start, stop, slots, workers
+    panels, packs, norms, row_norms, kernel, out, start, stop, slots, workers
 ):
     # A pack meets a whole run of panels before the next one, so that each column is written in
     # long stretches: 256 columns touched 64 bytes at a time would cost more than the kernel.
@@ -243,8 +301,7 @@ def _columns(  # type: ignore[no-untyped-def]
                 used = min(PACK, slots.shape[0] - g * PACK)
                 for p in range(begin, min(begin + length, panels.shape[0])):
                     _tile(
-                        panels, p, norms, packs, g, row_norms, used, kind, gamma, coef0, degree,
-                        values, others,
+                        panels, p, norms, packs, g, row_norms, used, kernel, values, others
                     )  # fmt: skip
                     first = start + p * LANES
                     if first + LANES <= stop:
@@ -260,20 +317,7 @@ def _columns(  # type: ignore[no-untyped-def]
 
 @parallel_njit(cache=True, nogil=True)
 def _products(  # type: ignore[no-untyped-def]
-    panels,
-    packs,
-    norms,
-    row_norms,
-    rows,
-    kind,
-    gamma,
-    coef0,
-    degree,
-    coef,
-    out,
-    start,
-    stop,
-    workers,
+    panels, packs, norms, row_norms, rows, kernel, coef, out, start, stop, workers
 ):
     outputs = coef.shape[1]
     taken = np.zeros(1, np.int64)
@@ -285,13 +329,14 @@ def _products(  # type: ignore[no-untyped-def]
             for p in range(begin, min(begin + _RUN, panels.shape[0])):
                 first = start + p * LANES
                 is_whole = first + LANES <= stop
-                if not is_whole:
-                    beyond[:, : stop - first] = out[:, first:stop]
+                if not is_whole:  # in loops, for an assignment takes seconds to compile
+                    for c in range(outputs):
+                        for lane in range(stop - first):
+                            beyond[c, lane] = out[c, first + lane]
                 for g in range(packs.shape[0]):
                     used = min(PACK, rows - g * PACK)
                     _tile(
-                        panels, p, norms, packs, g, row_norms, used, kind, gamma, coef0, degree,
-                        values, others,
+                        panels, p, norms, packs, g, row_norms, used, kernel, values, others
                     )  # fmt: skip
                     for c in range(outputs):
                         if is_whole:
@@ -299,7 +344,9 @@ def _products(  # type: ignore[no-untyped-def]
                         else:
                             add_products(values, coef, g, used, c, beyond, c * LANES)
                 if not is_whole:
-                    out[:, first:stop] = beyond[:, : stop - first]
+                    for c in range(outputs):
+                        for lane in range(stop - first):
+                            out[c, first + lane] = beyond[c, lane]
             begin = take(taken, _RUN)
 
 
@@ -308,23 +355,20 @@ def diagonal(kernel: Kernel, rows: RowChunks) -> np.ndarray:
     if kernel.name in ("rbf", "laplacian"):
         return np.ones(rows.shape[0])
     pieces = [
-        _diagonal(_plain(piece, np.float32), panels_of(piece), *kernel.parameters) for piece in rows
+        _diagonal(_plain(piece, np.float32), panels_of(piece), kernel.parameters) for piece in rows
     ]
     return np.concatenate(pieces)
 
 
 @njit(cache=True, nogil=True)
-def _diagonal(rows, panels, kind, gamma, coef0, degree):  # type: ignore[no-untyped-def]
+def _diagonal(rows, panels, kernel):  # type: ignore[no-untyped-def]
     found = np.empty(rows.shape[0])
     pack = np.zeros((1, rows.shape[1], PACK), np.float32)
     no_norms = np.empty((0, LANES), np.float32)
     values, others = np.empty((2, PACK * LANES), np.float32)
     for i in range(rows.shape[0]):
         pack[0, :, 0] = rows[i]
-        _tile(
-            panels, i // LANES, no_norms, pack, 0, no_norms, 1, kind, gamma, coef0, degree, values,
-            others,
-        )  # fmt: skip
+        _tile(panels, i // LANES, no_norms, pack, 0, no_norms, 1, kernel, values, others)
         found[i] = values[i % LANES]
     return found
 

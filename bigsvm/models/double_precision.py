@@ -22,7 +22,7 @@ _RBF, _LAPLACIAN, _LINEAR, _POLY = (
 
 def as_computed(kernel: Kernel) -> Kernel:
     """The kernel with its parameters rounded to float32, as `bigsvm.kernels` uses them."""
-    _, gamma, coef0, degree = kernel.parameters
+    gamma, coef0, degree = kernel.parameters
     exponential = kernel.name in ("rbf", "laplacian")  # whose gamma is stored for powers of two
     rate = float(gamma) * math.log(2) if exponential else float(gamma)
     return replace(kernel, gamma=rate, coef0=float(coef0), degree=degree)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigsvm.backends import COLUMN_BATCH, Backend
-from bigsvm.core.compiled import njit
+from bigsvm.core.compiled import inner_njit, njit
 from bigsvm.kernels.tiles import PACK
 from bigsvm.solvers.state import IDLE, SUPPORT
 from bigsvm.solvers.steps import CachedColumns
@@ -123,7 +123,7 @@ def _note(wanted, slots, cache, now):  # type: ignore[no-untyped-def]
         last_used[k] = _GUESSED
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def _first_to_go(last_used, fetched, stale, count):  # type: ignore[no-untyped-def]
     """Slots that are empty; then of guesses fetched before `stale`; then those used last.
 
@@ -166,11 +166,17 @@ def prefetch_candidates(gradient, role, slot, s, v, count):  # type: ignore[no-u
         elif g > high_bar and role[i] == SUPPORT and slot[i] < 0 and i not in (s, v):
             insert(highest, highest_index, g, i)
             high_bar = highest[-1]
-    found = np.concatenate((highest_index[highest_index >= 0], lowest_index[lowest_index >= 0]))
-    return found[:count]
+    # numpy's own functions for this would take as long to compile as all of the above.
+    found, n = np.empty(count, np.int64), 0
+    for indices in (highest_index, lowest_index):
+        for i in indices:
+            if i >= 0 and n < count:
+                found[n] = i
+                n += 1
+    return found[:n]
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def insert(values, indices, value, index):  # type: ignore[no-untyped-def]
     """Insert into a sorted run, the last falling out; ascending or descending as it is.
 

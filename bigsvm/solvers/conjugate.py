@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigsvm.core.compiled import njit
+from bigsvm.core.compiled import inner_njit, njit
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, WORKING
 from bigsvm.solvers.sweeps import (
     BLOCK,
@@ -170,7 +170,7 @@ def conjugate_steps(point, direction, columns, rule, iteration, until):  # type:
         iteration += 1
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def _away_node(point, direction, k_s, s):  # type: ignore[no-untyped-def]
     """The pattern of the support that promises the largest decrease as away node."""
     factor = 2 * np.float64(point.signs[s])
@@ -188,7 +188,7 @@ def _away_node(point, direction, k_s, s):  # type: ignore[no-untyped-def]
     return found if best > 0 else direction.nodes[TOP]
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def _conjugate(point, direction, curvature, fall, s, v):  # type: ignore[no-untyped-def]
     """beta and the curvature of e_s - e_v + beta d, conjugate to d; 0 and 0 where it cannot be."""
     d_q_d, moved = direction.numbers[CURVATURE], direction.nodes[MOVED]
@@ -210,7 +210,7 @@ def _conjugate(point, direction, curvature, fall, s, v):  # type: ignore[no-unty
     return beta, conjugate
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def _drop(direction):  # type: ignore[no-untyped-def]
     """Begin a new sequence of conjugate directions."""
     for k in range(direction.nodes[MOVED]):
@@ -220,7 +220,7 @@ def _drop(direction):  # type: ignore[no-untyped-def]
     direction.numbers[CURVATURE] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def _move(point, direction, beta, length, s, v):  # type: ignore[no-untyped-def]
     """d = beta d + e_s - e_v, alpha = alpha + length d."""
     for i in (s, v):
@@ -237,7 +237,7 @@ def _move(point, direction, beta, length, s, v):  # type: ignore[no-untyped-def]
         point.role[i] = SUPPORT if moved > 0 else WORKING
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def _update(point, direction, pair, beta, length, s, v):  # type: ignore[no-untyped-def]
     """Q d and the gradient after a move, and the nodes of the next step.
 
@@ -264,7 +264,7 @@ def _update(point, direction, pair, beta, length, s, v):  # type: ignore[no-unty
             nodes[TOP] = i
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def _locate_nodes(point, direction):  # type: ignore[no-untyped-def]
     """The forward node and the top of the support, from the extremes of the blocks."""
     extremes, nodes = direction.extremes, direction.nodes
@@ -272,7 +272,7 @@ def _locate_nodes(point, direction):  # type: ignore[no-untyped-def]
     nodes[TOP] = _locate(point, extremes[HIGHEST], HIGHEST, extremes[HIGHEST].max())
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def _locate(point, extremes, kind, extreme):  # type: ignore[no-untyped-def]
     """The pattern with this derivative (the lowest index among equals), -1 where there is none."""
     found = -1
@@ -294,7 +294,7 @@ def _locate(point, extremes, kind, extreme):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def _is_lower(point, i, j):  # type: ignore[no-untyped-def]
     """Whether i goes before j as forward node."""
     if j < 0:
@@ -303,7 +303,7 @@ def _is_lower(point, i, j):  # type: ignore[no-untyped-def]
     return g_i < g_j or (g_i == g_j and point.index[i] < point.index[j])
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def _is_higher(point, i, j):  # type: ignore[no-untyped-def]
     """Whether i goes before j as top of the support."""
     if j < 0:

@@ -149,19 +149,27 @@ def _with_slack(length: int) -> int:
 @njit(cache=True, nogil=True)
 def _choose(needed, kept, gradient, role, slot, owner):  # type: ignore[no-untyped-def]
     """Whose columns to fetch, `needed` first, and the slots for them."""
-    empty = min(COLUMN_BATCH, np.count_nonzero(owner < 0))
+    # Loops, for numpy's functions take longer to compile.
+    slots, empty = np.empty(COLUMN_BATCH, np.int64), 0
+    for k in range(len(owner)):
+        if owner[k] < 0 and empty < COLUMN_BATCH:
+            slots[empty] = k
+            empty += 1
+    wanted = np.empty(COLUMN_BATCH, np.int64)
+    wanted[0] = needed
     if empty > 0:
         guesses = prefetch_candidates(gradient, role, slot, needed, kept, empty - 1)
-        wanted = np.concatenate((np.array([needed]), guesses))
-        slots = np.flatnonzero(owner < 0)[: len(wanted)]
-        return wanted, slots
+        count = 1 + len(guesses)
+        for k in range(1, count):
+            wanted[k] = guesses[k - 1]
+        return wanted[:count], slots[:count]
     middle = (gradient[needed] + gradient[kept]) / 2
-    nearest, slots = np.full(1, np.inf), np.full(1, -1)
+    nearest, slots[0] = np.inf, -1
     for k in range(len(owner)):
         distance = abs(gradient[owner[k]] - middle)
-        if distance < nearest[0] and owner[k] != kept:
-            nearest[0], slots[0] = distance, k
-    return np.array([needed]), slots
+        if distance < nearest and owner[k] != kept:
+            nearest, slots[0] = distance, k
+    return wanted[:1], slots[:1]
 
 
 @njit(cache=True, nogil=True)

@@ -7,7 +7,7 @@ from numba import prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from bigsvm.core.compiled import njit, threads_lost
+from bigsvm.core.compiled import inner_njit, njit, threads_lost
 from bigsvm.kernels.simd import WIDTH, Vectors, each_vector
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT
 
@@ -107,7 +107,7 @@ def update_gradient(iterate, k_s, k_v, s, v, step):  # type: ignore[no-untyped-d
     return unmask_pair(iterate, s, v, masked, found)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def _sweep_all(iterate, k_s, k_v, factors, extremes):  # type: ignore[no-untyped-def]
     for block in range(extremes.shape[1]):
         _sweep_block(iterate, k_s, k_v, factors, extremes, block)
@@ -119,7 +119,7 @@ def _sweep_all_in_parallel(iterate, k_s, k_v, factors, extremes):  # type: ignor
         _sweep_block(iterate, k_s, k_v, factors, extremes, block)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def _sweep_block(iterate, k_s, k_v, factors, extremes, block):  # type: ignore[no-untyped-def]
     start, stop = block * _BLOCK, min((block + 1) * _BLOCK, len(iterate.gradient))
     lowest_idle, lowest_working, highest = sweep(iterate, k_s, k_v, factors, start, stop)
@@ -128,7 +128,7 @@ def _sweep_block(iterate, k_s, k_v, factors, extremes, block):  # type: ignore[n
     extremes[_SUPPORT, block] = highest
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def q_entries(iterate, k_s, k_v, s, v):  # type: ignore[no-untyped-def]
     """Q_ss, Q_vv and Q_sv."""
     signs, C, intercept = iterate.signs, iterate.C, iterate.intercept
@@ -138,7 +138,7 @@ def q_entries(iterate, k_s, k_v, s, v):  # type: ignore[no-untyped-def]
     return q_ss, q_vv, sign_s * sign_v * (np.float64(k_s[v]) + intercept)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def mask_pair(iterate, k_s, k_v, s, v, step):  # type: ignore[no-untyped-def]
     """Take s and v out of the coming sweep; returns their new derivatives and their roles.
 
@@ -155,7 +155,7 @@ def mask_pair(iterate, k_s, k_v, s, v, step):  # type: ignore[no-untyped-def]
     return masked
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def unmask_pair(iterate, s, v, masked, found):  # type: ignore[no-untyped-def]
     """Undo `mask_pair`, and let s and v compete with the nodes `found` without them."""
     gradient, role = iterate.gradient, iterate.role

@@ -7,7 +7,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from bigsvm.core.compiled import njit
+from bigsvm.core.compiled import inner_njit
 from bigsvm.kernels.simd import WIDTH, Vectors, each_vector
 from bigsvm.solvers.state import IDLE, SUPPORT
 
@@ -16,7 +16,7 @@ BLOCK = 2048
 WAITING, LOWEST, HIGHEST = range(3)  # rows of extremes
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def update_gradient(point, product, k_s, k_v, factors, extremes):  # type: ignore[no-untyped-def]
     """Q d = beta Q d + (Q_s - Q_v) and g = g + length Q d, but for the diagonal of Q; and extremes.
 
@@ -35,7 +35,7 @@ def update_gradient(point, product, k_s, k_v, factors, extremes):  # type: ignor
         extremes[HIGHEST, block] = lanes[HIGHEST].max()
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def best_gains(point, k_s, g_s, q_ss, factor, gains):  # type: ignore[no-untyped-def]
     """The largest decrease that a pairwise step to s promises, for each block of patterns.
 
@@ -52,7 +52,7 @@ def best_gains(point, k_s, g_s, q_ss, factor, gains):  # type: ignore[no-untyped
         gains[block] = lanes.max()
 
 
-@njit(cache=True, nogil=True)
+@inner_njit(cache=True, nogil=True)
 def gain_of(point, k_s, g_s, q_ss, factor, i):  # type: ignore[no-untyped-def]
     """That decrease for one pattern, in the same bits."""
     if point.role[i] != SUPPORT or not point.gradient[i] > g_s:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from bigsvm.core import compiled
+from bigsvm.kernels import fill_panels
 from bigsvm.readers.labels import _gather
 from tests.support.trainings import REPOSITORY
 
@@ -144,6 +145,20 @@ def test_a_torn_cache_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(_gather._cache._cache_file, "load", torn)
     assert _gather._cache.load_overload(_gather.signatures[0], _gather.targetctx) is None
+
+
+def test_a_change_in_any_file_compiled_from_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiles are in another file than the functions that they are compiled into."""
+    fill_panels(np.zeros((1, 1), np.float32), np.zeros((1, 1, 16), np.float32))
+    cache = compiled._Cache(fill_panels.py_func)
+    assert "tiles.py" in str(compiled._sources())
+    signature = fill_panels.signatures[0]
+    context = fill_panels.targetctx
+    assert cache.load_overload(signature, context) is not None
+    changed = [(name, time + (name == "tiles.py")) for name, time in compiled._sources()]
+    monkeypatch.setattr(compiled, "_sources", lambda: tuple(changed))
+    later = compiled._Cache(fill_panels.py_func)
+    assert later.load_overload(signature, context) is None
 
 
 def test_functions_of_others_are_cached_as_before() -> None:
