@@ -29,6 +29,15 @@ from tests.support.trainings import (
 )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Have xdist take the files in their order.
+
+    By itself it begins with those of the most tests: the slow ones, of one or two tests each, would
+    come last, with one worker busy and the others done.
+    """
+    config.option.loadscopereorder = False
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile once, before the workers of xdist start: each of them would compile the same."""
     if session.config.getoption("numprocesses", None) and not hasattr(
@@ -39,12 +48,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what its place or its fixtures tell."""
+    """Mark what its place or its fixtures tell; the slow tests first."""
     for item in items:
         if item.path.parent.name == "slow":
             item.add_marker("slow")
         if "data_dir" in getattr(item, "fixturenames", ()):
             item.add_marker("data")
+    items.sort(key=lambda item: item.path.parent.name != "slow")
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.trainings import REPOSITORY
 
-RUNS = 7
+RUNS = 5
 
 
 def test_attacks_are_survived(tmp_path: Path) -> None:
