@@ -17,13 +17,18 @@ A run begins on a sample that is solved outright, and continues with samples fou
 until all patterns are in play: a pass over a small sample costs little, and most support vectors
 of the whole problem are found there.
 
+Towards the end the derivatives fall by less and less from pass to pass, and idle patterns that are
+farther than that from joining are set aside, as by LIBSVM's shrinking: the problem of the others is
+solved, then a pass over all patterns, from scratch, finds those that have to join after all, or
+verifies that it is the end.
+
 The theorem of the paper still holds: the working set only grows, a pattern joins at a derivative of
 0 or less, and the stop test is made on the whole, up-to-date gradient.
 """
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,8 +40,9 @@ from bigsvm.solvers.block_solve import BlockSolve, GradientRequest
 from bigsvm.solvers.exact import overflowed
 from bigsvm.solvers.hot_columns import HotColumns
 from bigsvm.solvers.hot_steps import hot_steps
+from bigsvm.solvers.order import Difference, HashOrder, k_smallest
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, UNSEEN, WORKING, State, pieces
+from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, UNSEEN, WORKING, State
 
 # A problem of at most this many patterns is solved whole, without passes over the data.
 _SMALL = 16_384
@@ -151,10 +157,11 @@ class BlockSchedule:
         members = np.flatnonzero((state.role > IDLE) & ~candidates)
         n_playing = len(members) + int(np.count_nonzero(candidates))
         is_whole = n_playing <= self._small
-        is_rough = bool(state.sample) or not is_whole
+        is_drawn = 0 < state.sample < len(state.role)
+        is_rough = is_drawn or not is_whole
         waiting = candidates & (state.gradient <= self._bar(state, is_rough))
         n_waiting = int(np.count_nonzero(waiting))
-        if not state.sample and n_waiting <= _FEW * n_playing:
+        if not is_drawn and n_waiting <= _FEW * np.count_nonzero(state.role != EXCLUDED):
             is_rough = False
             waiting = candidates & (state.gradient <= self._bar(state, is_rough))
         most = max(len(members), self._small // _FIRST)
@@ -166,8 +173,10 @@ class BlockSchedule:
         if len(index) <= self._hot_set:
             index = self._columns.arrange(index)
         sample = state.sample
-        if sample and (is_whole or n_waiting <= _FEW_OF_SAMPLE * n_playing):
+        if is_drawn and (is_whole or n_waiting <= _FEW_OF_SAMPLE * n_playing):
             sample = self._larger(sample, int(np.count_nonzero(state.role != EXCLUDED)))
+        elif sample and (is_whole or self._problem.stop_test(state, state.gradient)[1]):
+            sample = 0  # solved, or about to be, but for the patterns set aside
         is_whole = is_whole and not state.sample
         longest = len(index) * (1 if is_whole else _LONGEST)
         return BlockSolve(
@@ -312,6 +321,7 @@ class BlockSchedule:
         """
         state, index, part = block.state, block.index, block.part
         rows = slice(None) if request.rows is None else request.rows
+        fall = self._usual_fall(state, request, gradient) if not block.sample else 0.0
         if block.sample != state.sample:
             here = np.zeros(len(state.role), bool)
             here[rows] = True
@@ -329,7 +339,33 @@ class BlockSchedule:
         state.role[index] = part.role
         state.iteration = part.iteration
         state.passes += 1
-        return self.stop_test(state)
+        converged = self.stop_test(state)
+        if not converged and not state.sample:
+            self._set_aside(state, fall)
+        return converged
+
+    def _usual_fall(self, state: State, request: GradientRequest, gradient: np.ndarray) -> float:
+        """By how much a pass over all patterns lowered the derivatives of all idle ones but few."""
+        change = Difference(gradient, state.gradient) if request.from_scratch else gradient
+        known = state.role == (WORKING if self._problem.algorithm == "fw" else IDLE)
+        if state.sample == len(state.role):
+            known |= state.role == UNSEEN  # set aside: as of the last pass over all
+        few = k_smallest(change, known, 1 + int(_FEW * np.count_nonzero(known)))
+        return max(0.0, -float(change[few].max(initial=-np.inf)))
+
+    def _set_aside(self, state: State, fall: float) -> None:
+        """Leave idle patterns that are far from joining out of the next passes.
+
+        Far is more than all but few fell in the last pass over all patterns. Once the problem of
+        the others is solved, all are in play again, and their gradient is computed from scratch: as
+        the run would have to end with. Worth it where a pass then costs half as much.
+        """
+        idle = WORKING if self._problem.algorithm == "fw" else IDLE
+        bar = self._bar(state, is_rough=False) + fall
+        far = (state.role == idle) & (state.gradient > bar)
+        if np.count_nonzero(far) >= np.count_nonzero(state.role >= IDLE) / 2:
+            state.role[far] = UNSEEN
+            state.sample = len(state.role)
 
     def commit_whole(self, block: BlockSolve) -> bool:
         """The same for a subproblem of all patterns: its gradient is that of the state."""
@@ -362,11 +398,11 @@ class BlockSchedule:
     def sample_backend(self, request: GradientRequest) -> Backend:
         """Serves the patterns of a sample."""
         samples = self._samples
-        if samples.backend is None or samples.sample != request.sample:
+        assert request.rows is not None
+        if samples.backend is None or not np.array_equal(samples.rows, request.rows):
             samples.backend = None  # not two at once
-            assert request.rows is not None
             samples.backend = self._serve(self._problem.backend, request.rows)
-            samples.sample = request.sample
+            samples.rows = request.rows
         return samples.backend
 
     def _serve(self, backend: Backend, index: np.ndarray) -> Backend:
@@ -380,50 +416,5 @@ class BlockSchedule:
 class _SampleBackend:
     """Serves the sample that was asked for last."""
 
-    sample: int = 0
+    rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     backend: Backend | None = None
-
-
-class HashOrder:
-    """A number for each of n patterns, without order, always the same."""
-
-    def __init__(self, n: int) -> None:
-        self._n = n
-
-    def __len__(self) -> int:
-        return self._n
-
-    def __getitem__(self, index: np.ndarray) -> np.ndarray:
-        # The finalizer of MurmurHash3: every bit of the index changes every bit of the number.
-        h = index.astype(np.uint32)
-        h ^= h >> np.uint32(16)
-        h *= np.uint32(0x85EBCA6B)
-        h ^= h >> np.uint32(13)
-        h *= np.uint32(0xC2B2AE35)
-        h ^= h >> np.uint32(16)
-        return h
-
-
-def k_smallest(
-    values: np.ndarray | HashOrder, eligible: np.ndarray, count: int, sign: int = 1
-) -> np.ndarray:
-    """The indices of the `count` smallest eligible values, ascending (sign -1: largest).
-
-    Among equals the lower index goes first. Only the value at the border is taken from numpy's
-    partition, whose order of equals differs between machines.
-    """
-    kept = np.empty(0, np.int64)
-    if count <= 0:
-        return kept
-    for piece in pieces(len(values)):
-        here = piece.start + np.flatnonzero(eligible[piece])
-        index = np.concatenate([kept, here])
-        if len(index) > count:
-            candidates = sign * values[index]
-            border = np.partition(candidates, count - 1)[count - 1]
-            below = index[candidates < border]
-            index = np.sort(
-                np.concatenate([below, index[candidates == border][: count - len(below)]])
-            )
-        kept = index
-    return kept

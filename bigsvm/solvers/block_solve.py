@@ -1,6 +1,7 @@
 """A part of the patterns that is ahead of the others until the next pass over the data."""
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 import numpy as np
 
@@ -86,8 +87,8 @@ class GradientRequest:
     from_scratch : bool
         The gradient itself, not a change.
     sample : int
-        How many patterns the pass is over; 0 for all. See `State.sample`.
-    rows : (sample,) int64 or None
+        The sample that the pass is over; 0 for all patterns. See `State.sample`.
+    rows : (m,) int64 or None
         Those patterns, ascending; None for all.
     """
 
@@ -96,6 +97,11 @@ class GradientRequest:
     from_scratch: bool
     sample: int = 0
     rows: np.ndarray | None = None
+
+    @property
+    def patterns(self) -> bytes:
+        """The same for requests that are over the same patterns."""
+        return b"" if self.rows is None else sha256(self.rows).digest()
 
     @property
     def places(self) -> np.ndarray:

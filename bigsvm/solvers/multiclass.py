@@ -165,11 +165,14 @@ class MulticlassBlock:
         away: dict[int, BlockSolve],
         waiting: dict[int, GradientRequest],
     ) -> ClassStates:
-        """Bring the classes that wait up to date, those on the same sample by the same pass."""
-        for sample in sorted({request.sample for request in waiting.values()}):
-            group = {k: request for k, request in waiting.items() if request.sample == sample}
+        """Bring the classes that wait up to date, those on the same patterns by the same pass."""
+        passes: dict[bytes, dict[int, GradientRequest]] = {}
+        for k, request in sorted(waiting.items(), key=lambda item: (item[1].sample, item[0])):
+            passes.setdefault(request.patterns, {})[k] = request
+        for group in passes.values():
             one = next(iter(group))
-            served = self._schedules[one].sample_backend(group[one]) if sample else None
+            in_part = group[one].rows is not None
+            served = self._schedules[one].sample_backend(group[one]) if in_part else None
             gradients = self._problem.gradients(group, served)
             for k, request in group.items():
                 gradient = gradients[k].copy() if request.from_scratch else gradients[k]

@@ -7,7 +7,7 @@ import numpy as np
 
 from bigsvm.core.compiled import njit
 
-# Not in the sample that the block schedule is working on; takes no part (weight 0, or held out of
+# Not drawn, or set aside, by the block schedule; takes no part (weight 0, or held out of
 # training); outside the working set; inside it; inside with alpha > 0. Idle and excluded patterns
 # differ, because an idle one joins at a derivative of 0, and that is the derivative of a pattern
 # without weight.
@@ -63,8 +63,9 @@ class State:
     drift : float or None
         Where the gradient was just recomputed from alpha alone: how far the running one was off.
     sample : int
-        Of the block schedule: the patterns in play while it works on a sample; 0 for all. The
-        derivatives of the others are not known.
+        Of the block schedule: how many patterns were drawn, while it works on a sample; 0 when all
+        are in play; n when all were drawn and those far from joining are set aside. The derivatives
+        of patterns that are not in play are not up to date.
     round : int
         Of a re-weighted SVM, counted from 1.
     margin : (n,) float64 or None

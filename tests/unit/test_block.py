@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from bigsvm.backends.local import LocalBackend
 from bigsvm.kernels import Kernel
-from bigsvm.solvers.block import BlockSchedule, k_smallest
+from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
+from bigsvm.solvers.order import Difference, k_smallest
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.state import IDLE, SUPPORT
+from bigsvm.solvers.state import IDLE, SUPPORT, UNSEEN
 from tests.support.problems import Rows, absolute, named, problem_of, random_problem
 
 RBF = Kernel("rbf", gamma=0.5)
@@ -44,6 +45,14 @@ def solve(problem, hot_set, kernel=RBF, memory=MEMORY, pause=never):
             paused.append(now)
         assert state.passes < 2000
     return state, paused
+
+
+def quadrants(n):
+    """A problem of which most patterns are far from the boundary, with a few wrong labels."""
+    generator = np.random.default_rng(0)
+    x = generator.uniform(-1, 1, (n, 3)).astype(np.float32)
+    sign = np.sin(2 * x[:, 0]) * np.sin(2 * x[:, 1]) + 0.05 * generator.normal(size=n) > 0
+    return x, np.where(sign ^ (generator.random(n) < 0.05), 1, -1).astype(np.int8)
 
 
 @pytest.mark.core
@@ -187,17 +196,42 @@ def test_k_smallest_takes_the_lower_index_among_equals():
     assert sorted(k_smallest(values, eligible, 2)) == [1, 3]
     assert sorted(k_smallest(values, eligible, 4)) == [1, 2, 3, 4]
     assert sorted(k_smallest(values, eligible, 9)) == [0, 1, 2, 3, 4]
+    fallen = Difference(values, np.array([9.0, 0.0, 0.0, 0.0, 0.0, 9.0]))
+    assert sorted(k_smallest(fallen, eligible, 1)) == [0]
 
 
 @pytest.mark.parametrize("C", [0.1, 10.0])
 def test_no_more_patterns_join_than_in_the_exact_schedule(C):
-    generator = np.random.default_rng(0)
-    x = generator.uniform(-1, 1, (2000, 3)).astype(np.float32)
-    sign = np.sin(2 * x[:, 0]) * np.sin(2 * x[:, 1]) + 0.05 * generator.normal(size=len(x)) > 0
-    y = np.where(sign ^ (generator.random(len(x)) < 0.05), 1, -1).astype(np.int8)
+    x, y = quadrants(2000)
     kernel = Kernel("rbf", 4.0)
     problem = problem_of(x, y, kernel, C, "mfw", tolerance=1e-5 * max(1.0, 1 / C))
     exact = solve_exactly(problem)
     state, _ = solve(problem, 512, kernel)
     assert state.passes <= 40
     assert state.n_working <= 1.1 * exact.n_working
+
+
+@pytest.mark.core
+def test_patterns_set_aside_are_back_before_the_end():
+    """Fewer kernel values than passes over all patterns would take, and the end is verified."""
+    x, y = quadrants(4000)
+    problem = problem_of(x, y, RBF, 10.0, tolerance=1e-6)
+    state, n_aside = problem.start(0), 0
+    for _ in BlockSchedule(problem, RBF, MEMORY, 512).run(state):
+        if state.sample == len(y):
+            n_aside = max(n_aside, np.count_nonzero(state.role == UNSEEN))
+    assert n_aside >= len(y) / 2
+    assert state.sample == 0 and not np.any(state.role == UNSEEN)
+    assert state.drift is not None  # the last pass was from scratch: no other has to follow
+    assert np.array_equal(state.gradient, problem.gradient(state.alpha))
+
+
+def test_patterns_that_fall_further_than_expected_join_after_all(monkeypatch):
+    """All but the nearest are set aside, far too many: a pass over all finds them."""
+    x, y = quadrants(1000)
+    problem = problem_of(x, y, RBF, 10.0, tolerance=1e-5)
+    monkeypatch.setattr(BlockSchedule, "_usual_fall", lambda *_: 0.0)
+    state, _ = solve(problem, 256)
+    assert (state.gradient[state.role == IDLE] >= 0).all()
+    assert state.gap <= 1e-5 and state.sample == 0
+    assert state.passes <= 80
