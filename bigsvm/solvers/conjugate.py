@@ -58,12 +58,16 @@ class Point(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """The last direction d (its `moved` patterns, in the order they came), Q d, and scratch."""
+    """The last direction d, Q d, and scratch.
+
+    d is sparse: `d[k]` is its component for the pattern `moved[k]`, in the order they came, and
+    `place[i]` is the k of pattern i, or -1.
+    """
 
     d: Any
     product: Any
     moved: Any
-    is_moved: Any
+    place: Any
     numbers: Any
     nodes: Any
     extremes: Any
@@ -82,8 +86,8 @@ def new_direction(n: int, quad_form: float) -> Direction:
     blocks = -(-n // BLOCK)
     numbers = np.array([quad_form, 0.0, np.inf])
     return Direction(
-        np.zeros(n), np.zeros(n), np.empty(_LONGEST + 2, np.int64), np.zeros(n, np.int8),
-        numbers, np.zeros(5, np.int64), np.empty((3, blocks)), np.empty(blocks),
+        np.zeros(_LONGEST + 2), np.zeros(n), np.empty(_LONGEST + 2, np.int64),
+        np.full(n, -1, np.int16), numbers, np.zeros(5, np.int64), np.empty((3, blocks)), np.empty(blocks),
     )  # fmt: skip
 
 
@@ -200,22 +204,21 @@ def _conjugate(point, direction, curvature, fall, s, v):  # type: ignore[no-unty
     if not conjugate > _FLAT * curvature:
         return 0.0, 0.0
     length = fall / conjugate  # d'g = 0 after a full step, so the slope is that of e_s - e_v
+    is_feasible = True  # no early exit, so that the loop is compiled to vectors
     for k in range(moved):
         i = direction.moved[k]
-        move = beta * direction.d[i] + (i == s) - (i == v)
-        if point.alpha[i] + length * move < 0:
-            return 0.0, 0.0
-    if direction.is_moved[v] == 0 and point.alpha[v] - length < 0:
-        return 0.0, 0.0
-    return beta, conjugate
+        move = beta * direction.d[k] + (i == s) - (i == v)
+        is_feasible &= not (point.alpha[i] + length * move < 0)
+    if direction.place[v] < 0 and point.alpha[v] - length < 0:
+        is_feasible = False
+    return (beta, conjugate) if is_feasible else (0.0, 0.0)
 
 
 @inner_njit(cache=True, nogil=True)
 def _drop(direction):  # type: ignore[no-untyped-def]
     """Begin a new sequence of conjugate directions."""
     for k in range(direction.nodes[MOVED]):
-        direction.d[direction.moved[k]] = 0.0
-        direction.is_moved[direction.moved[k]] = 0
+        direction.place[direction.moved[k]] = -1
     direction.nodes[MOVED] = 0
     direction.numbers[CURVATURE] = 0.0
 
@@ -224,14 +227,14 @@ def _drop(direction):  # type: ignore[no-untyped-def]
 def _move(point, direction, beta, length, s, v):  # type: ignore[no-untyped-def]
     """d = beta d + e_s - e_v, alpha = alpha + length d."""
     for i in (s, v):
-        if direction.is_moved[i] == 0:
-            direction.moved[direction.nodes[MOVED]] = i
-            direction.is_moved[i] = 1
+        if direction.place[i] < 0:
+            k = direction.nodes[MOVED]
+            direction.moved[k], direction.d[k], direction.place[i] = i, 0.0, k
             direction.nodes[MOVED] += 1
     for k in range(direction.nodes[MOVED]):
         i = direction.moved[k]
-        move = beta * direction.d[i] + (i == s) - (i == v)
-        direction.d[i] = move
+        move = beta * direction.d[k] + (i == s) - (i == v)
+        direction.d[k] = move
         moved = point.alpha[i] + length * move
         point.alpha[i] = moved
         point.role[i] = SUPPORT if moved > 0 else WORKING
@@ -280,6 +283,8 @@ def _locate(point, extremes, kind, extreme):  # type: ignore[no-untyped-def]
         if extremes[block] != extreme:
             continue
         for i in range(block * BLOCK, min((block + 1) * BLOCK, len(point.gradient))):
+            if point.gradient[i] != extreme:
+                continue
             role = point.role[i]
             if kind == WAITING:
                 eligible = role == IDLE
@@ -287,7 +292,7 @@ def _locate(point, extremes, kind, extreme):  # type: ignore[no-untyped-def]
                 eligible = role > IDLE
             else:
                 eligible = role == SUPPORT
-            if not eligible or point.gradient[i] != extreme:
+            if not eligible:
                 continue
             if found < 0 or point.index[i] < point.index[found]:
                 found = i

@@ -12,7 +12,7 @@ from bigsvm.kernels.simd import WIDTH, Vectors, each_vector
 from bigsvm.solvers.state import IDLE, SUPPORT
 
 # Patterns whose extremes are noted together, so that a node is then looked for among few.
-BLOCK = 2048
+BLOCK = 512
 WAITING, LOWEST, HIGHEST = range(3)  # rows of extremes
 
 
