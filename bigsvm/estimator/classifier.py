@@ -20,6 +20,15 @@ from bigsvm.config import TOLERANCE
 from bigsvm.core.labels import to_label
 from bigsvm.estimator.fit import FitOptions, FitResult, fit_binary, fit_multiclass
 from bigsvm.estimator.folds import check_calibration, cross_validated_calibration
+from bigsvm.estimator.iterates import (
+    CallbackSupportMixin,
+    EarlyStopping,
+    Iterates,
+    SklearnCallbacks,
+    rows_to_hold_out,
+    with_callbacks,
+    without_rows,
+)
 from bigsvm.estimator.options import fit_options
 from bigsvm.estimator.out_of_core import is_store
 from bigsvm.estimator.rows import labels_to_test, rows_to_fit, rows_to_predict
@@ -37,7 +46,7 @@ def _has_calibration(estimator: BigSVC) -> bool:
     return True
 
 
-class BigSVC(ClassifierMixin, BaseEstimator):
+class BigSVC(ClassifierMixin, BaseEstimator, CallbackSupportMixin):
     """Sparse kernel SVM, trained by Frank-Wolfe methods.
 
     The L2-SVM (squared hinge loss), by default without an intercept; one-vs-rest for more than two
@@ -75,6 +84,15 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         Fit probabilities to the decision values of five cross-validated folds, for
         `predict_proba`: Platt's sigmoid, or isotonic regression, which needs a thousand rows or
         more. Takes five more fits; for rows in memory. None: there is no `predict_proba`.
+    early_stopping : bool or {"auc", "accuracy", "balanced_accuracy", "f1"}, default=False
+        Hold rows out of the training, score the model on them every 1,000 iterations (True: by
+        "auc"), stop when the score has not improved `n_iter_no_change` times, and keep the model
+        with the best score.
+    validation_fraction : float, default=0.1
+        With `early_stopping`: the share of the rows of each class that is held out, by
+        `random_state`.
+    n_iter_no_change : int, default=5
+        With `early_stopping`.
     tol : float, default=0.01
         Stop when the pairwise gap is at most this fraction of the margin, as in SVC.
     absolute_tol : float, optional
@@ -113,6 +131,9 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         0 if `intercept` is 0.
     calibration_ : Calibration
         Only with `calibration`.
+    validation_scores_ : list of dict
+        Only with `early_stopping`: accuracy, balanced_accuracy, f1 and auc by iteration; the last
+        are those at the end of the training.
     algorithm_ : str
         The algorithm used, where "auto" was asked for.
     n_iter_ : (1 or n_classes,) int array
@@ -125,7 +146,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
     kernel_values_ : int
         The number of kernel values computed.
     status_ : list of str
-        For each class: converged, max_iter, time_limit, callback or interrupted.
+        For each class: converged, max_iter, time_limit, callback, early_stopping or interrupted.
     n_features_in_, feature_names_in_
         As in all of scikit-learn; the names come from a data frame or a store.
     scaling_ : Scaling or None
@@ -167,6 +188,9 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         rounds: int = 2,
         reweight: dict[str, Any] | None = None,
         calibration: Literal["sigmoid", "isotonic"] | None = None,
+        early_stopping: bool | str = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
         tol: float = TOLERANCE,
         absolute_tol: float | None = None,
         max_iter: int = 1_000_000,
@@ -190,6 +214,9 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         self.rounds = rounds
         self.reweight = reweight
         self.calibration = calibration
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
         self.tol = tol
         self.absolute_tol = absolute_tol
         self.max_iter = max_iter
@@ -200,6 +227,7 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         self.warm_start = warm_start
         self.callback = callback
 
+    @with_callbacks
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, margin_weight: Any = None
     ) -> BigSVC:
@@ -233,14 +261,23 @@ class BigSVC(ClassifierMixin, BaseEstimator):
                 raise ValueError(
                     f"y has one class only, {classes.tolist()[0]!r}; BigSVC needs two or more"
                 )
+            held_out = rows_to_hold_out(self, classes, codes)
+            if held_out is not None:
+                sample_weight = without_rows(sample_weight, held_out, len(codes))
             options = fit_options(self, rows, (classes, codes), sample_weight, margin_weight)
             n_outputs = 1 if len(classes) == 2 else len(classes)
             backend, memory = rows.backend(options, n_outputs)
             options = replace(options, memory=memory)
             starts = self._starts(len(y), classes)
+            iterates = Iterates(backend, codes, n_outputs, options)
+            early = None
+            if held_out is not None:
+                early = EarlyStopping(self, iterates, held_out, codes[held_out])
+            told = SklearnCallbacks.of(self, iterates, {"X": X, "y": y})
+            others = [other for other in (early, told) if other is not None]
             with defer_interrupt() as interrupted:
-                monitor = StopMonitor(self, began, interrupted)
-                every_step = self.callback is not None
+                monitor = StopMonitor(self, began, interrupted, others)
+                every_step = self.callback is not None or told is not None
                 if n_outputs == 1:
                     signs = np.where(codes == 1, 1, -1).astype(np.int8)
                     start = starts[0] if starts is not None else None
@@ -249,8 +286,13 @@ class BigSVC(ClassifierMixin, BaseEstimator):
                     fits = fit_multiclass(
                         backend, codes, n_outputs, options, monitor, starts, every_step
                     )
+            if early is not None:
+                fits = early.best(fits)
+                self.validation_scores_ = early.scores
             self.classes_ = classes
             self._set_results(fits, codes, backend, options)
+            if told is not None:
+                told.end()
             if self.calibration is not None:
                 weights = sample_weight, margin_weight
                 given = getattr(rows, "given", X)  # as validated; a memory map as it is
@@ -406,14 +448,14 @@ class BigSVC(ClassifierMixin, BaseEstimator):
         self.passes_ = np.array([result.passes for result in fits])
         self.kernel_values_ = backend.kernel_values.total
         self.status_ = [result.status for result in fits]
-        if unfinished := set(self.status_) - {"converged", "callback"}:
+        if unfinished := set(self.status_) - {"converged", "callback", "early_stopping"}:
             warnings.warn(
                 f"the fit stopped before convergence ({', '.join(sorted(unfinished))}) at a gap of "
                 f"{self.gap_.max():.1e}, {self.relative_gap_.max():.1e} of the margin, where "
                 f"{options.stop_rule} was asked for"
                 + ("; are the features scaled?" if "max_iter" in unfinished else ""),
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         if fits[0].useless is not None:
-            warnings.warn(fits[0].useless, ConvergenceWarning, stacklevel=3)
+            warnings.warn(fits[0].useless, ConvergenceWarning, stacklevel=4)

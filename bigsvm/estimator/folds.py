@@ -54,8 +54,11 @@ def cross_validated_calibration(
         raise ValueError("calibration: needs two rows of every class, to fit folds of the rows")
     many = len(estimator.classes_) > 2
     decision = np.empty((len(codes), len(estimator.classes_)) if many else len(codes))
-    plain = clone(estimator).set_params(calibration=None, callback=None, warm_start=False)
+    plain = clone(estimator)
+    plain.set_params(calibration=None, callback=None, warm_start=False)
     plain.set_params(algorithm=estimator.algorithm_)
+    if hasattr(plain, "set_callbacks"):
+        plain.set_callbacks()  # none: they are for the fit to all rows
     dense = isinstance(X, np.ndarray)  # a part of a memory map is held in memory
     y = estimator.classes_[codes]
     split = StratifiedKFold(min(FOLDS, fewest), shuffle=True, random_state=0)

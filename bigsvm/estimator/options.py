@@ -165,6 +165,7 @@ def check_parameters(estimator: BigSVC) -> None:
     _check_number(estimator, "coef0", Real, np.isfinite, "a number")
     _check_number(estimator, "degree", Integral, lambda v: 1 <= v <= 20, "an integer from 1 to 20")
     _check_number(estimator, "rounds", Integral, lambda v: v >= 1, "an integer, 1 or more")
+    _check_number(estimator, "n_iter_no_change", Integral, lambda v: v >= 1, "1 or more")
     _check_number(
         estimator,
         "max_iter",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -56,10 +56,19 @@ class StopMonitor:
         When the fit began, by `time.monotonic`.
     interrupted : callable
         Returns whether Ctrl-C was pressed.
+    others : sequence of callables
+        Called with every new iterate; a status that one returns ends the fit.
     """
 
-    def __init__(self, estimator: BigSVC, began: float, interrupted: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        estimator: BigSVC,
+        began: float,
+        interrupted: Callable[[], bool],
+        others: Sequence[Callable[[Any], str | None]] = (),
+    ) -> None:
         self._estimator, self._began, self._interrupted = estimator, began, interrupted
+        self._others, self._shown_at = others, 0
         self._deadline = np.inf
         if estimator.time_limit is not None:
             self._deadline = began + validate_parameter(
@@ -83,6 +92,11 @@ class StopMonitor:
             )
             if estimator.callback(progress):
                 return "callback"
+        if state.iteration > self._shown_at:
+            self._shown_at = state.iteration
+            for other in self._others:
+                if status := other(state):
+                    return status
         if self._interrupted():
             return "interrupted"
         return "time_limit" if now >= self._deadline else None

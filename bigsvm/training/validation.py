@@ -114,7 +114,7 @@ def held_out_rows(codes: np.ndarray, classes: Classes, fraction: float, seed: in
         count = round(fraction * len(of_class))
         if not 0 < count < len(of_class):
             raise UserError(
-                f"data.validation_fraction = {fraction:g}: would hold out {count} of the "
+                f"validation_fraction = {fraction:g}: would hold out {count} of the "
                 f"{len(of_class)} rows of class {label!r}; every class needs rows on both sides"
             )
         chosen.append(random.permutation(of_class)[:count])

@@ -21,7 +21,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, load_iris, load_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import RFE
-from sklearn.metrics import brier_score_loss
+from sklearn.metrics import brier_score_loss, roc_auc_score
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate
 from sklearn.multiclass import OneVsRestClassifier
@@ -32,9 +32,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bigsvm import BigSVC
 from bigsvm.core.errors import UserError
-from bigsvm.estimator import rows
+from bigsvm.estimator import iterates, rows
 from bigsvm.export import export
 from bigsvm.models.model import load_model
+from bigsvm.training.validation import held_out_rows
 from tests.support.trainings import HANGS, environment
 
 FOLDS = StratifiedKFold(5, shuffle=True, random_state=0)
@@ -99,6 +100,90 @@ def test_probabilities_by_folds(magic: tuple, method: Any, tmp_path: Path) -> No
     with pytest.raises(AttributeError) as refused:
         plain.predict_proba(X)
     assert 'calibration="sigmoid"' in str(refused.value.__cause__)
+
+
+@pytest.fixture(scope="module")
+def noisy(data_dir: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Rows on which a narrow kernel overfits; two classes, and for `% 3` three."""
+    table = pd.read_csv(data_dir / "magic04.data", header=None)[::6]
+    return StandardScaler().fit_transform(table[list(range(10))]), table[10].to_numpy()
+
+
+@pytest.mark.parametrize("schedule", ["exact", "block"])
+def test_early_stopping_keeps_the_best(
+    noisy: tuple, schedule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = noisy
+    monkeypatch.setattr(iterates, "VALIDATE_EVERY", 200)
+    options = {"C": 1000, "sigma": 1.0, "schedule": schedule, "tol": 1e-3}
+    svc = BigSVC(early_stopping="auc", validation_fraction=0.3, n_iter_no_change=3, **options)
+    svc.set_params(callback=lambda progress: False).fit(X, y)  # a callback: yields every 50 steps
+    scores = [line["auc"] for line in svc.validation_scores_]
+    best = scores.index(max(scores[:-1]))
+    assert svc.status_ == ["early_stopping"] and len(scores) == best + 1 + 3 + 1, scores
+    held = held_out_rows(np.where(y == "h", 1, -1), ("g", "h"), 0.3, 0)
+    assert not np.isin(svc.support_, held).any()
+    f = svc.decision_function(X[held])
+    assert roc_auc_score(y[held], f) == pytest.approx(scores[best], abs=1e-9)
+    gap = svc.relative_gap_[0]
+    assert gap > 1e-3 and np.isfinite(gap)
+
+
+def test_early_stopping_of_three_classes_and_of_fits_that_converge(noisy: tuple) -> None:
+    X, y = load_iris(return_X_y=True)
+    svc = BigSVC(early_stopping=True, validation_fraction=0.2).fit(X, y)
+    assert svc.status_ == ["converged"] * 3 and svc.score(X, y) > 0.9
+    assert len(svc.validation_scores_) == 1
+    X, y = noisy
+    three = np.where(X[:, 0] > 1, "far", y)
+    svc = BigSVC(C=100, sigma=1, early_stopping="accuracy", n_iter_no_change=1).fit(X, three)
+    assert set(svc.status_) <= {"early_stopping", "converged"} and svc.score(X, three) > 0.8
+    assert len(svc.validation_scores_) > 1
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"early_stopping": "loss"}, "early_stopping='loss': choose"),
+        ({"validation_fraction": 1.5}, "between 0 and 1"),
+        ({"validation_fraction": 0.001}, "would hold out 0 of the"),
+        ({"n_iter_no_change": 0}, "n_iter_no_change=0: must be 1 or more"),
+        ({"algorithm": "rwsvm"}, "rwsvm is not for it"),
+    ],
+)
+def test_early_stopping_that_cannot_be(heart: tuple, given: dict, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        BigSVC(**({"early_stopping": True} | given)).fit(*heart)
+
+
+def test_scikit_learns_callbacks(magic: tuple) -> None:
+    callback = pytest.importorskip("sklearn.callback")  # 1.9 and later
+    X, y = magic
+    monitor = callback.ScoringMonitor(scoring="roc_auc")
+    svc = BigSVC(C=10).set_callbacks(monitor).fit(X, y)
+    scores = [entry["roc_auc"] for entry in monitor.get_logs().data if "roc_auc" in entry]
+    assert len(scores) > 3 and min(scores) < 0.8
+    assert max(scores[:1]) == pytest.approx(roc_auc_score(y, svc.decision_function(X)))
+    np.testing.assert_array_equal(svc.dual_coef_, BigSVC(C=10).fit(X, y).dual_coef_)
+
+    class Stop:
+        calls = 0
+
+        def setup(self, estimator: Any, context: Any) -> None: ...
+
+        def teardown(self, estimator: Any, context: Any) -> None: ...
+
+        def on_fit_task_begin(self, estimator: Any, context: Any) -> None: ...
+
+        def on_fit_task_end(self, estimator: Any, context: Any) -> bool:
+            self.calls += 1
+            return self.calls == 3
+
+    stop = Stop()
+    svc = BigSVC(C=10).set_callbacks(stop).fit(X, y)
+    assert svc.status_ == ["callback"] and stop.calls == 4  # and the fit itself
+    probable = BigSVC(C=10, calibration="sigmoid").set_callbacks(Stop()).fit(X[::3], y[::3])
+    assert probable.predict_proba(X[:5]).shape == (5, 2)
 
 
 def test_calibrations_that_cannot_be(heart: tuple, stores: dict[str, Path]) -> None:

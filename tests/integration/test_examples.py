@@ -118,7 +118,7 @@ def test_as_a_scikit_learn_classifier(
     exec(in_memory, {})
     assert 0.94 < float(capsys.readouterr().out) <= 1
     document = (REPOSITORY / "bigsvm/estimator/README.md").read_text()
-    stopped, weighted, probable, streamed = blocks(document, "python")
+    stopped, weighted, probable, early, streamed = blocks(document, "python")
     names: dict = {}
     exec(stopped, names)
     assert "'callback'" in capsys.readouterr().out
@@ -126,6 +126,8 @@ def test_as_a_scikit_learn_classifier(
     exec(weighted, names)
     exec(probable, names)
     assert "0.9" in capsys.readouterr().out
+    exec(early, names)
+    assert "balanced_accuracy" in capsys.readouterr().out
     exec(streamed, names)
     assert 0.7 < float(capsys.readouterr().out) <= 1
     command = "python -m bigsvm.predict mine.safetensors mine.zarr mine.csv"

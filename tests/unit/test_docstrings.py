@@ -63,5 +63,6 @@ def test_the_attributes_of_a_fitted_estimator() -> None:
     assert set(described(BigSVC.__doc__ or "", "Attributes")) == public | {
         "feature_names_in_",
         "calibration_",
+        "validation_scores_",
         "coef_",
     }
