@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm import cli
-from bigsvm.config.prepare_options import options_from_arguments
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes
 from bigsvm.core.progress import Progress, no_progress
 from bigsvm.core.urls import is_url, path_or_url
-from bigsvm.prediction.inputs import Source, is_store, open_source
-from bigsvm.prediction.kept_columns import check_kept, open_kept
 from bigsvm.prediction.outputs import (
     STANDARD_OUTPUT,
     Predicted,
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
     from bigsvm.config import ClusterConfig
     from bigsvm.models.model import Model
     from bigsvm.models.scoring import ScoredChunk
+    from bigsvm.prediction.inputs import Source
 
 
 @dataclass(frozen=True)
@@ -106,6 +104,8 @@ def predict(
     """
     from bigsvm.models.model import load_model
     from bigsvm.models.scoring import count_correct
+    from bigsvm.prediction.inputs import open_source
+    from bigsvm.prediction.kept_columns import check_kept, open_kept
 
     check_output(out, overwrite)
     options = options or ReadOptions()
@@ -173,7 +173,7 @@ def _check_probability(model: "Model", model_file: Path, out: Path) -> None:
 
 
 def _score(
-    model: "Model", found: Source, cluster: "ClusterConfig | None", stack: ExitStack
+    model: "Model", found: "Source", cluster: "ClusterConfig | None", stack: ExitStack
 ) -> "Iterator[ScoredChunk]":
     from bigsvm.models.scoring import Scorer, score_chunks
 
@@ -251,6 +251,9 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `python -m bigsvm.predict`."""
     arguments = parse_arguments(argv)
+    from bigsvm.config.prepare_options import options_from_arguments
+    from bigsvm.terminal.compiling import notify_compilation
+
     _check_options(arguments)
     options = replace(
         options_from_arguments(vars(arguments)).to_read(), with_labels=not arguments.no_labels
@@ -268,8 +271,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         options_given["cluster"] = cluster_config(arguments.cluster, arguments.set)
     elif arguments.set:
         raise UserError(f"--set {arguments.set[0]}: needs --cluster")
-    from bigsvm.terminal.compiling import notify_compilation
-
     with exit_on_sigterm():
         if arguments.quiet:
             predict(*positional, **options_given)
@@ -281,6 +282,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check_options(arguments: Namespace) -> None:
+    from bigsvm.prediction.inputs import is_store
+
     store = is_store(arguments.source)
     of_files = ("format", "label_column", "weight_column", "header", "delimiter")
     unused = of_files if store else ("x", "y")

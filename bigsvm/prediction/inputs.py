@@ -5,19 +5,40 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import encode_labels
+from bigsvm.core.labels import Classes, encode_labels
+from bigsvm.core.scaling import Scaling, effective_scaling
 from bigsvm.core.urls import is_url
-from bigsvm.readers import Reader, ReadOptions
+from bigsvm.models.model import Model
+from bigsvm.models.named_rows import check_names
+from bigsvm.models.scoring import (
+    LabelledChunk,
+    check_features,
+    check_features_of,
+    chunks_of,
+    scaling_mismatch,
+)
+from bigsvm.readers import Reader, ReadOptions, open_reader
+from bigsvm.readers.arrow_batches import is_arrow, open_named_table
+from bigsvm.readers.chosen_columns import ChosenColumns
+from bigsvm.readers.columns import column_position, match_features
+from bigsvm.readers.detect import detect_format
+from bigsvm.stores.group import open_group, wrap_read_errors
+from bigsvm.stores.store import open_dataset
+from bigsvm.tables.encoding import Encoding
+from bigsvm.tables.reader import EncodedTable
 
-if TYPE_CHECKING:
-    from bigsvm.models.model import Model
-    from bigsvm.models.scoring import LabelledChunk
-    from bigsvm.prediction.like import Preparation
-    from bigsvm.readers.chosen_columns import ChosenColumns
-    from bigsvm.tables.reader import EncodedTable
+
+@dataclass(frozen=True)
+class Preparation:
+    """What was done to training data, and what it came to; see `bigsvm.models.scoring.Trained`."""
+
+    classes: Classes
+    n_features: int
+    feature_names: list[str] | None
+    scaling: Scaling | None
+    encoding: Encoding | None
 
 
 @dataclass(frozen=True)
@@ -26,7 +47,7 @@ class Source:
 
     name: str
     rows: int | None  # if known in advance
-    chunks: "Iterator[LabelledChunk]"
+    chunks: Iterator[LabelledChunk]
     raw: bool  # still to be scaled
 
 
@@ -50,7 +71,7 @@ def open_source(
     source: Path | str,
     options: ReadOptions,
     arrays: tuple[str | None, str | None],
-    model: "Model",
+    model: Model,
     stack: ExitStack,
 ) -> Source:
     """Open the input of `predict`.
@@ -80,15 +101,10 @@ def open_source(
 def _open_store(
     path: Path | str,
     arrays: tuple[str | None, str | None],
-    model: "Model",
+    model: Model,
     with_labels: bool,
     stack: ExitStack,
 ) -> Source:
-    from bigsvm.core.scaling import effective_scaling
-    from bigsvm.models.scoring import check_features_of, chunks_of, scaling_mismatch
-    from bigsvm.stores.group import open_group, wrap_read_errors
-    from bigsvm.stores.store import open_dataset
-
     with wrap_read_errors(str(path)):
         group = open_group(path)
         try:
@@ -114,13 +130,8 @@ def _open_store(
     return Source(dataset.path, dataset.n, chunks, raw=theirs is None)
 
 
-def open_file(path: Path, options: ReadOptions, model: "Model | Preparation") -> Source:
+def open_file(path: Path, options: ReadOptions, model: Model | Preparation) -> Source:
     """Open a file of raw rows for a model, or for data like its training data."""
-    from bigsvm.models.scoring import check_features
-    from bigsvm.readers import open_reader
-    from bigsvm.readers.columns import match_features
-    from bigsvm.readers.detect import detect_format
-
     chosen = _encoded_table(path, options, model) or _chosen_columns(path, options, model)
     if chosen is not None:
         options = replace(options, with_labels=chosen.label is not None)
@@ -142,16 +153,12 @@ def open_file(path: Path, options: ReadOptions, model: "Model | Preparation") ->
 
 
 def _encoded_table(
-    path: Path, options: ReadOptions, model: "Model | Preparation"
-) -> "EncodedTable | None":
+    path: Path, options: ReadOptions, model: Model | Preparation
+) -> EncodedTable | None:
     """The columns of a table, encoded as the training data was; None where that was not."""
     encoding = model.encoding
     if encoding is None:
         return None
-    from bigsvm.models.named_rows import check_names
-    from bigsvm.readers.arrow_batches import open_named_table
-    from bigsvm.tables.reader import EncodedTable
-
     table = open_named_table(path, options)
     if table is None:
         raise UserError(
@@ -167,8 +174,6 @@ def _label_column(
     path: Path, options: ReadOptions, names: list[str], features: list[str]
 ) -> str | None:
     """The column that was named, or the last one if that is no feature."""
-    from bigsvm.readers.columns import column_position
-
     if not options.with_labels:
         return None
     label = names[column_position(path, options.label_column, names, len(names))]
@@ -180,14 +185,9 @@ def _label_column(
 
 
 def _chosen_columns(
-    path: Path, options: ReadOptions, model: "Model | Preparation"
-) -> "ChosenColumns | None":
+    path: Path, options: ReadOptions, model: Model | Preparation
+) -> ChosenColumns | None:
     """The columns the model knows by name, where the file has others too; None where it has not."""
-    from bigsvm.models.named_rows import check_names
-    from bigsvm.readers.arrow_batches import is_arrow, open_named_table
-    from bigsvm.readers.chosen_columns import ChosenColumns
-    from bigsvm.readers.columns import column_position
-
     features = model.feature_names
     table = None if features is None else open_named_table(path, options)
     if features is None or table is None:
@@ -205,10 +205,8 @@ def _chosen_columns(
 
 
 def _chunks_of_file(
-    path: Path, reader: Reader, options: ReadOptions, model: "Model | Preparation"
-) -> "Iterator[LabelledChunk]":
-    from bigsvm.models.scoring import LabelledChunk
-
+    path: Path, reader: Reader, options: ReadOptions, model: Model | Preparation
+) -> Iterator[LabelledChunk]:
     start = 0
     for batch in reader.batches():
         codes = encode_labels(batch.y, model.classes, str(path)) if options.with_labels else None

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.messages import quoted, quoted_list
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from bigsvm.readers import ReadOptions
-    from bigsvm.readers.arrow_batches import NamedTable
+from bigsvm.readers import ReadOptions
+from bigsvm.readers.arrow_batches import NamedTable, open_named_table
 
 WITH_COLUMNS = (".csv", ".parquet")
 
@@ -34,8 +31,6 @@ def check_kept(names: Sequence[str], out: Path, taken: Sequence[str]) -> None:
 
 def open_kept(names: Sequence[str], source: Path, options: ReadOptions) -> KeptColumns:
     """Open a file once more, for the columns that are to be kept."""
-    from bigsvm.readers.arrow_batches import open_named_table
-
     table = open_named_table(source, options)
     if table is None:
         raise UserError(

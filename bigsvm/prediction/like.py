@@ -1,42 +1,25 @@
 """New labelled data, prepared exactly as the training data of a model or a store was."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.progress import Progress, no_progress
-
-if TYPE_CHECKING:
-    from bigsvm.core.labels import Classes
-    from bigsvm.core.scaling import Scaling
-    from bigsvm.models.scoring import LabelledChunk
-    from bigsvm.readers import ReadOptions
-    from bigsvm.tables.encoding import Encoding
-    from bigsvm.tables.files import SourceName
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """What was done to training data, and what it came to; see `bigsvm.models.scoring.Trained`."""
-
-    classes: Classes
-    n_features: int
-    feature_names: list[str] | None
-    scaling: Scaling | None
-    encoding: Encoding | None
+from bigsvm.files.staging import staging_dir
+from bigsvm.models.model import load_model
+from bigsvm.models.scoring import LabelledChunk, scale_chunks
+from bigsvm.prediction.inputs import Preparation, open_file
+from bigsvm.preparation.sources import file_digests
+from bigsvm.readers import ReadOptions
+from bigsvm.stores.store import open_dataset
+from bigsvm.stores.writer import StoreMetadata, StoreWriter, check_target
+from bigsvm.tables.encoding import Encoding
+from bigsvm.tables.files import SourceName, expand, shown_source
 
 
 def preparation_of(path: Path) -> Preparation:
     """How the training data of a model, of a run, or in a store was prepared."""
-    from bigsvm.models.model import load_model
-    from bigsvm.stores.store import open_dataset
-    from bigsvm.tables.encoding import Encoding
-
     if (path / "config.yaml").exists() and (path / "snapshots").is_dir():
         path = path / "model.safetensors"
     if path.suffix == ".safetensors":
@@ -62,12 +45,6 @@ def prepare_like(
     Columns go by name, categories, gaps and scaling are as in the training data, labels are its
     labels; nothing is fitted. The files are read twice: the first time to count their rows.
     """
-    from bigsvm.models.scoring import scale_chunks
-    from bigsvm.prediction.inputs import open_file
-    from bigsvm.preparation.sources import file_digests
-    from bigsvm.stores.writer import StoreMetadata, StoreWriter, check_target
-    from bigsvm.tables.files import expand, shown_source
-
     check_target(store, None, overwrite)
     files = expand(source)
 
@@ -114,8 +91,6 @@ def prepared_test_set(
     A second process that evaluates the same run in this way is refused; what a killed one has left
     is removed.
     """
-    from bigsvm.files.staging import staging_dir
-
     snapshots = sorted((run / "snapshots").glob("model-*.safetensors"))
     models = [path for path in (run / "model.safetensors", *snapshots) if path.exists()]
     if not models:

@@ -53,9 +53,6 @@ def _resolve(data: DataConfig, progress: Progress) -> DataConfig:
     source = data.source
     if not data.train or not Path(data.train).exists():
         check_source(source)
-    # Imported here, because pyarrow's 40 MiB would count against `solver.memory_limit` even where
-    # there is nothing to prepare.
-
     options = data.prepare
     if options.scaling is None and data.train and Path(data.train).exists():
         # The store may be older than the default, and its source gone.

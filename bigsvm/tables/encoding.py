@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.messages import quoted
+from bigsvm.core.messages import quoted, quoted_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -217,8 +217,6 @@ def missing_value(where: Path | str, row: int, name: str) -> UserError:
 
 def check_columns(names: Sequence[str], wanted: Sequence[str], option: str, where: object) -> None:
     """Refuse a column that was named in an option, and is not there."""
-    from bigsvm.core.messages import quoted_list
-
     for name in wanted:
         if name not in names:
             raise UserError(

@@ -13,6 +13,7 @@ from bigsvm.readers import Batch, Reader, ReadOptions, batch_rows, open_reader
 from bigsvm.readers.arrow_batches import NamedTable, is_arrow, open_named_table
 from bigsvm.readers.chosen_columns import labels_of, present_numbers
 from bigsvm.readers.columns import column_position
+from bigsvm.readers.detect import detect_format
 from bigsvm.readers.labels import LabelDecoder
 from bigsvm.tables.encoding import Encoding, check_columns
 from bigsvm.tables.fit import AUTO, fit_encoding
@@ -179,8 +180,6 @@ def _chained(files: Sequence[Path], reading: ReadOptions) -> Reader:
     readers = [open_reader(path, reading) for path in files]
     widest = max(reader.d for reader in readers)
     if any(reader.d < widest for reader in readers):
-        from bigsvm.readers.detect import detect_format
-
         readers = [  # a LIBSVM file may leave out the last features
             open_reader(path, replace(reading, features=widest))
             if detect_format(path, reading) == "libsvm"
