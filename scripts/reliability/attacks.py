@@ -163,7 +163,7 @@ def class_renamed(trial: Trial) -> None:
     """
     trial.killed()
     had_begun = bool(trial.checkpoints()) or (trial.run_dir / "model.safetensors").exists()
-    with renamed_classes(trial.store):
+    with renamed_classes(trial.store, trial.scratch):
         if had_begun:
             trial.end(trial.start(), 2)
 

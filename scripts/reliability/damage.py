@@ -45,39 +45,44 @@ def lost_chunk(store: Path, chance: random.Random) -> Iterator[None]:
 
 
 @contextmanager
-def renamed_classes(store: Path) -> Iterator[None]:
-    """A store whose labels have other names inside the block."""
+def renamed_classes(store: Path, scratch: Path) -> Iterator[None]:
+    """A store whose labels have other names inside the block.
+
+    Another one in its place, since a worker may still have the file open, and HDF5 locked it.
+    """
+    whole, other = scratch / "whole", scratch / f"other{store.suffix}"
+    copy(store, other)
+    with opened(other) as groups:
+        attributes = groups["train"].attrs
+        words = ["good", "bad"]
+        as_text = isinstance(attributes["classes"], str)
+        attributes["classes"] = json.dumps(words) if as_text else words
+    store.rename(whole)
+    other.rename(store)
+    yield
+    remove(store)
+    whole.rename(store)
+
+
+@contextmanager
+def opened(store: Path) -> Iterator[Any]:
+    """The root group of a store, to be changed."""
     import h5py
     import zarr
 
-    @contextmanager
-    def attributes() -> Iterator[Any]:
-        if store.is_file():
-            with h5py.File(store, "r+") as file:
-                yield file["train"].attrs
-        else:
-            yield zarr.open_group(store / "train", mode="r+").attrs
-
-    with attributes() as found:
-        before = found["classes"]
-        words = ["good", "bad"]
-        found["classes"] = json.dumps(words) if isinstance(before, str) else words
-    yield
-    with attributes() as found:
-        found["classes"] = before
+    if store.is_file():
+        with h5py.File(store, "r+") as file:
+            yield file
+    else:
+        yield zarr.open_group(store, mode="r+")
 
 
 def turn_some_rows(store: Path, chance: random.Random) -> None:
     """Change the sign of all values in some rows."""
-    import h5py
-    import zarr
-
-    opened: Any = h5py.File(store, "r+") if store.is_file() else zarr.open_group(store, mode="r+")
-    rows = opened["train/X"]
-    begin = chance.randrange(rows.shape[0])
-    rows[begin : begin + 50] = -rows[begin : begin + 50]
-    if store.is_file():
-        opened.close()
+    with opened(store) as groups:
+        rows = groups["train/X"]
+        begin = chance.randrange(rows.shape[0])
+        rows[begin : begin + 50] = -rows[begin : begin + 50]
 
 
 def flip_a_bit(path: Path, chance: random.Random) -> None:
