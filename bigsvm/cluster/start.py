@@ -47,12 +47,8 @@ def connect(
     if config.kind == "none":
         yield None
         return
-    try:
-        from distributed import Client
-    except ImportError as missing:
-        raise UserError(
-            f'cluster.kind = {config.kind!r}: Dask is missing; pip install "bigsvm[dask]"'
-        ) from missing
+    from distributed import Client
+
     for name in list(logging.root.manager.loggerDict):
         if name.split(".")[0] in ("distributed", "asyncio", "tornado"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # we report what matters

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -128,11 +129,17 @@ class Cluster:
         if self.loss is not None:
             raise self.loss
         try:
+            # One name for all of them: the dashboard shows how many of a pass are done.
+            group = f"bigsvm-{function.__name__}-{uuid.uuid4().hex}"
             futures = [
                 self._client.submit(
-                    function, *arguments, workers=[address], allow_other_workers=True, pure=False
+                    function,
+                    *arguments,
+                    key=(group, number),
+                    workers=[address],
+                    allow_other_workers=True,
                 )
-                for address, arguments in calls
+                for number, (address, arguments) in enumerate(calls)
             ]
         except Exception as problem:
             if self._client.status == "running":

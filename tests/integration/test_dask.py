@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from distributed import Adaptive, LocalCluster
 
 from bigsvm.backends import Backend
 from bigsvm.backends.dask import DaskBackend
@@ -23,6 +24,7 @@ from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.stores.store import Dataset, open_dataset
+from tests.support.clusters import until
 from tests.support.trainings import HANGS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.core]
@@ -127,3 +129,39 @@ def test_a_killed_worker_is_replaced_and_nothing_is_left_behind(
     assert len(set(client.run(os.getpid).values()) - set(pids.values())) == 1
     tasks = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
     assert tasks == 0, "no graph that grows over the passes"
+
+
+def test_an_adaptive_cluster_grows_and_shrinks_in_the_middle_of_a_run(
+    stores: Path, expected: dict[str, bytes]
+) -> None:
+    sizes = {0: 1, 60: 3, 160: 1}  # from an iteration on
+    wanted = [1]
+
+    class Swinging(Adaptive):
+        async def target(self) -> int:
+            return wanted[0]
+
+    class WhileItSwings:
+        def __init__(self, problem: Problem) -> None:
+            self._schedule = block(problem)
+
+        def run(self, state: Any) -> Iterator[Any]:
+            for now in self._schedule.run(state):
+                wanted[0] = sizes[max(at for at in sizes if at <= now.iteration)]
+                until(lambda: len(local.scheduler.workers) == wanted[0])
+                swung.add(wanted[0])
+                yield now
+
+    swung: set[int] = set()
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as local:
+        local.adapt(Adaptive=Swinging, minimum=1, maximum=3, interval="50ms", wait_count=1)
+        config = ClusterConfig(kind="address", address=local.scheduler_address)
+        with (
+            connect(config, print, lambda: False) as cluster,
+            open_dataset(stores / FORMS[0]) as dataset,
+        ):
+            backend = DaskBackend(dataset, str(stores / FORMS[0]), KERNEL, cluster, MEMORY)
+            assert trained(backend, dataset, WhileItSwings, 250) == expected["block"]
+        assert swung == {1, 3}
+        names = set(local.scheduler.task_prefixes)
+        assert {"bigsvm-gather", "bigsvm-matvec"} <= names, "what the dashboard shows"
