@@ -42,10 +42,10 @@ def version_mismatch(seen: dict[str, Any], expected: dict[str, Any], whose: str)
 
 
 def dask_setup(worker: Any) -> None:
-    """Ignore Ctrl-C in a worker that the trainer started (Dask calls this hook).
+    """Ignore Ctrl-C in a worker that the trainer or a Slurm job started (Dask calls this hook).
 
     The terminal sends the signal to the whole process group, but the trainer needs its workers to
-    complete the pass. The workers end when the trainer ends, in whatever way.
+    complete the pass. The workers end when the trainer ends, in whatever way, or with their nanny.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

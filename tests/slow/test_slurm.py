@@ -1,4 +1,7 @@
-"""The job scripts for Slurm, run for real, with srun and scontrol replaced by the least of them."""
+"""The job scripts for Slurm, with srun, scontrol and scancel replaced by the least of them.
+
+On a real Slurm they are tried by ``python -m scripts.slurm.one_node``.
+"""
 
 import os
 import signal
@@ -27,6 +30,7 @@ while [[ $1 == --* ]]; do
     [[ $1 == --ntasks=* ]] && ntasks=${1#--ntasks=}
     shift
 done
+echo $$ >> "$SCONTROL_LOG.steps"
 trap 'kill $(jobs -p)' TERM
 for _ in $(seq "$ntasks"); do "$@" & done
 wait
@@ -35,6 +39,10 @@ wait
 SCONTROL = """#!/usr/bin/env bash
 echo "$@" >> "$SCONTROL_LOG"
 """
+SCANCEL = """#!/usr/bin/env bash
+[[ $* == "--quiet --signal=INT $SLURM_JOB_ID" ]] && kill $(cat "$SCONTROL_LOG.steps")
+rm "$SCONTROL_LOG.steps"
+"""
 
 
 @pytest.fixture
@@ -42,7 +50,7 @@ def slurm(tmp_path: Path) -> dict[str, str]:
     """The environment of a job with two tasks."""
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name, text in (("srun", SRUN), ("scontrol", SCONTROL)):
+    for name, text in (("srun", SRUN), ("scontrol", SCONTROL), ("scancel", SCANCEL)):
         (tools / name).write_text(text)
         (tools / name).chmod(0o755)
     python = Path(sys.executable).parent
@@ -88,9 +96,10 @@ def test_time_is_up_and_the_job_goes_back_into_the_queue(
     arguments = command(config, run_dir, *settings)[3:]
     first = submit(jobs, slurm, "train.sbatch", *arguments)
     until(lambda: newest_checkpoint(run_dir) > 0)
-    first.send_signal(signal.SIGTERM)
+    first.send_signal(signal.SIGUSR1)
     said, _ = first.communicate(timeout=HANGS)
     assert first.returncode == 128 + signal.SIGTERM, said
+    assert "distributed" not in said, "the log reads like that of a training"
     assert log.read_text() == "requeue 17\n"
     assert newest_checkpoint(run_dir) > 0
     assert not (run_dir / "model.safetensors").exists()
@@ -114,3 +123,12 @@ def test_a_mistake_is_not_tried_again(
     assert job.returncode == 2
     assert "error: " in said
     assert not Path(slurm["SCONTROL_LOG"]).exists()
+
+
+def test_without_slurm_the_trial_of_the_jobs_is_skipped() -> None:
+    script = [sys.executable, "-m", "scripts.slurm.one_node"]
+    nothing = {**environment(), "PATH": "/nonexistent"}
+    done = subprocess.run(script, env=nothing, cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("skipped: munged, slurmctld, ") and "apt-get install" in line

@@ -1,0 +1,1 @@
+"""Slurm jobs, examples of Dask clusters on Slurm, and a Slurm of one node to try them on."""
