@@ -87,7 +87,8 @@ def new_direction(n: int, quad_form: float) -> Direction:
     numbers = np.array([quad_form, 0.0, np.inf])
     return Direction(
         np.zeros(_LONGEST + 2), np.zeros(n), np.empty(_LONGEST + 2, np.int64),
-        np.full(n, -1, np.int16), numbers, np.zeros(5, np.int64), np.empty((3, blocks)), np.empty(blocks),
+        np.full(n, -1, np.int16), numbers, np.zeros(5, np.int64), np.empty((3, blocks)),
+        np.empty(blocks),
     )  # fmt: skip
 
 
