@@ -101,7 +101,7 @@ class GradientRequest:
     @property
     def patterns(self) -> bytes:
         """The same for requests that are over the same patterns."""
-        return b"" if self.rows is None else sha256(self.rows).digest()
+        return b"" if self.rows is None else sha256(self.rows.data).digest()
 
     @property
     def places(self) -> np.ndarray:
