@@ -14,7 +14,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss, log_loss
 from sklearn.svm import SVC
 
-from bigsvm import cli, load_model
+from bigsvm import BigSVC, cli, load_model
 from bigsvm.core.errors import UserError
 from bigsvm.models.calibration import Calibration, fit_calibration, reliability_of
 from tests.support.real_table import NAMES, command, magic_table, train_on
@@ -170,6 +170,17 @@ def test_predictions_and_onnx(folder: Path, tmp_path: Path) -> None:
     command("export", tmp_path / "plain.safetensors", tmp_path / "plain.onnx")
     outputs = onnxruntime.InferenceSession(tmp_path / "plain.onnx").get_outputs()
     assert [output.name for output in outputs] == ["label", "decision"]
+
+
+def test_the_units_of_decision_values(folder: Path, tmp_path: Path) -> None:
+    """As bigsvm/models/README.md has it: 2 x objective is the margin, the unit of BigSVC."""
+    store = folder / "table.zarr/test"
+    command("predict", folder / "run/model.safetensors", store, tmp_path / "f.npy", "--quiet")
+    margin = 2 * json.loads((folder / "run/summary.json").read_text())["objective"]
+    svc = BigSVC(C=10, sigma=2.0, algorithm="mfw").fit(str(folder / "table.zarr"))
+    expected = svc.decision_function(str(store))
+    np.testing.assert_allclose(np.load(tmp_path / "f.npy") / margin, expected, atol=1e-9)
+    assert margin < 0.01 and np.abs(expected).max() > 1
 
 
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
