@@ -208,6 +208,8 @@ def faults_of_examples(environment: dict[str, str], folder: Path, config: Path) 
         print(f"---- {name}\n{done.stdout}{done.stderr}")
         model = folder / name / "model.safetensors"
         snapshot = folder / "alone" / "snapshots" / f"model-{SNAPSHOT_EVERY:08d}.safetensors"
+        if "distributed" in done.stdout + done.stderr:
+            found.append(f"{name}: Dask reports what the training should")
         if done.returncode or model.read_bytes() != snapshot.read_bytes():
             found.append(f"{name}: exit code {done.returncode}, or another model")
     return found

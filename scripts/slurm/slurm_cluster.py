@@ -9,6 +9,7 @@ notice. All other arguments are those of `bigsvm.train`.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 
@@ -28,6 +29,7 @@ def main() -> int:
     add("--jobs", type=int, nargs=2, default=(1, 8), metavar=("MIN", "MAX"), help="default 1 8")
     add("--time", default="04:00:00", metavar="H:M:S", help="limit of a job (default 04:00:00)")
     arguments, of_the_training = parser.parse_known_args()
+    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")  # read when Dask is imported
     from dask_jobqueue.slurm import SLURMCluster
 
     with SLURMCluster(

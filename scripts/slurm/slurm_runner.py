@@ -20,6 +20,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     _, of_the_training = parser.parse_known_args()
+    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")  # read when Dask is imported
     from dask_jobqueue.slurm import SLURMRunner
 
     workers = {"nthreads": int(os.environ.get("SLURM_CPUS_PER_TASK", 1)), "memory_limit": 0}
