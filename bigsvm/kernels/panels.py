@@ -6,10 +6,10 @@ One tile, the 6 x 16 kernel values between a pack and a panel, is computed in ve
 Distances are sums of squared (or absolute) differences, so nothing cancels, however far out the
 patterns lie; wide rows take a shorter way where that is as precise (`wide_rbf.py`).
 
-Every value is made by the same sequence of correctly rounded operations (fused multiply-adds asked
-for explicitly, never left to the compiler), one lane to a pair. So it does not depend on the chunk,
-the lane, the pack or the thread that computes it: the ground on which all "same bits" promises
-stand.
+Every value is computed by the same sequence of correctly rounded operations (fused multiply-adds
+are requested explicitly, never left to the compiler), one lane to a pair. So it does not depend on
+the chunk, the lane, the pack or the thread that computes it. All guarantees of equal bits rest on
+this.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ NAMES = ("rbf", "laplacian", "linear", "poly")
 
 # Rows swept over the data at once: their packs stay in the second-level cache.
 _PACKED_BYTES = 256 * 1024
-# Panels that one thread works on in a row: for products so many; for columns as many as stay in
+# Panels that a thread takes at a time: for products this many; for columns as many as stay in
 # that cache while pack after pack meets them, but an eighth of a thread's share at most, or the
 # last to be taken would keep the others waiting.
 _RUN = 64

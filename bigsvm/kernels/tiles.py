@@ -21,8 +21,8 @@ from bigsvm.kernels.simd import ArrayData, element_at
 LANES = 16
 # As many rows as there are registers for their sums; no value depends on it.
 PACK = 12 if get_host_cpu_features().get("avx512f") else 6
-# So many features are summed by themselves, then added to those before: one sum over hundreds of
-# them would lose a digit.
+# Features are summed in segments of this length, and the sums of segments are added: one sum over
+# hundreds of features would lose a digit.
 SEGMENT = 64
 
 

@@ -43,7 +43,7 @@ _FAR = 4.0
 def norms_of(groups: np.ndarray) -> np.ndarray:
     """The squared norms of rows that stand side by side, (groups, width), for (groups, d, width).
 
-    None, (0, width), where there are too few features for them to be of use.
+    Empty, (0, width), where there are too few features for norms to be of use.
     """
     count, d, width = groups.shape
     norms = np.zeros((count if d >= WIDE else 0, width), np.float32)
@@ -70,7 +70,7 @@ def add_squares(groups, norms):  # type: ignore[no-untyped-def]
 def wide_rbf_values(  # type: ignore[no-untyped-def]
     panels, p, norms, packs, g, row_norms, used, gamma, values, others
 ):
-    """What `rbf_values` gives for near pairs too; `others` is space for as many values."""
+    """`rbf_values`, with near pairs from products; `others` is space for as many values."""
     far = count_far(norms, p, row_norms, g, gamma)
     if far > 0:
         rbf_values(panels, p, packs, g, used, gamma, values)
@@ -127,7 +127,7 @@ def count_far(typing_context, norms, p, row_norms, g, gamma):  # type: ignore[no
 
 @intrinsic
 def take_near(typing_context, values, dots, norms, p, row_norms, g, gamma):  # type: ignore[no-untyped-def]
-    """Put the values of near pairs, which their dot products make, among those of far ones."""
+    """Replace the values of near pairs by those computed from their dot products."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         sums = _Norms(context, builder, signature, args, 2)

@@ -46,7 +46,7 @@ def open_kept(names: Sequence[str], source: Path, options: ReadOptions) -> KeptC
 
 
 class KeptColumns:
-    """Gives the columns of the next so many rows, again and again."""
+    """Reads the columns of the next rows, as many as are asked for each time."""
 
     def __init__(self, table: NamedTable, names: Sequence[str]) -> None:
         self._path = table.path

@@ -1,4 +1,4 @@
-"""The `block` schedule: subproblems are solved in memory; passes over the data find who joins.
+"""The `block` schedule: subproblems solved in memory; passes over the data find what joins.
 
 Three nested levels, each with products of its own, so that no level waits for a larger one:
 

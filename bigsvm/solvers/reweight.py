@@ -55,7 +55,7 @@ class Reweighting:
         """Re-weight `problem`, and begin it where the last round ended."""
         a = solved.alpha * np.abs(problem.signs)
         margin = self.margin(a)
-        margin[problem.signs == 0] = 0.0  # the floor must not bring back who takes no part
+        margin[problem.signs == 0] = 0.0  # the floor must not bring them back
         problem.set_margins(margin)
         a *= margin
         a /= a.sum()

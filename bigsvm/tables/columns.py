@@ -56,7 +56,7 @@ def number_values(values: Any, where: Path | str, name: str, first: int) -> np.n
 
 
 def boolean_values(values: Any, where: Path | str, name: str, first: int) -> np.ndarray:
-    """True and false, as text says it, as 1 and 0; nan where the value is missing."""
+    """Booleans, or the words true and false, as 1 and 0; nan where the value is missing."""
     values = plain(values)
     if not is_text(values.type):
         return number_values(values, where, name, first)

@@ -1,7 +1,7 @@
 """From the columns of a table to features: numbers as they are, categories as indicators.
 
-It is fitted to the training files, recorded in the store, travels with the model, and is done again
-to raw rows.
+It is fitted to the training files, recorded in the store and in the model, and applied to raw rows
+at prediction.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Encoding:
-    """What is done to every column.
+    """How every column becomes features.
 
     Attributes
     ----------
@@ -73,12 +73,12 @@ class Encoding:
 
     @property
     def names(self) -> list[str]:
-        """Of the columns it takes."""
+        """The names of the columns that it takes."""
         return [column.name for column in self.columns]
 
     @property
     def features(self) -> list[str]:
-        """Of the features it makes."""
+        """The names of the features that it makes."""
         return [feature for column in self.columns for feature in column.features]
 
     @property
@@ -98,12 +98,12 @@ class Encoding:
             values[np.isnan(values)] = column.fill
 
     def to_json(self) -> dict[str, Any]:
-        """As it is recorded."""
+        """The encoding as JSON, as stores and models record it."""
         return {**asdict(self), "columns": [asdict(column) for column in self.columns]}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Encoding:
-        """What `to_json` recorded; a ValueError where it is something else."""
+        """The inverse of `to_json`; raises ValueError for anything else."""
         columns = tuple(
             Column(
                 str(column["name"]),
@@ -208,7 +208,7 @@ class Encoding:
 
 
 def missing_value(where: Path | str, row: int, name: str) -> UserError:
-    """What to say of a value that is not there."""
+    """The error for a missing value."""
     return UserError(
         f"{where}, row {row}, column {quoted(name)}: the value is missing; prepare with --missing "
         "drop, mean, median or indicator, or leave the column out with --ignore"
@@ -216,7 +216,7 @@ def missing_value(where: Path | str, row: int, name: str) -> UserError:
 
 
 def check_columns(names: Sequence[str], wanted: Sequence[str], option: str, where: object) -> None:
-    """Refuse a column that was named in an option, and is not there."""
+    """Refuse a column that an option names and the table does not have."""
     for name in wanted:
         if name not in names:
             raise UserError(

@@ -67,7 +67,7 @@ def _is_part(path: Path, folder: Path) -> bool:
 def spooled(names: Sequence[str], near: Path) -> Iterator[SourceName]:
     """The source that the names on a command line stand for; standard input becomes a file.
 
-    It is read twice, so that it is kept beside the store until the store is made.
+    It is read twice, so it is kept in a file beside the store until the store is complete.
     """
     if STANDARD_INPUT not in names:
         yield names[0] if len(names) == 1 else tuple(names)

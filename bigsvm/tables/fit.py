@@ -22,7 +22,7 @@ from bigsvm.tables.columns import (
 from bigsvm.tables.encoding import MISSING_CATEGORY, Column, Encoding, missing_value
 
 MAX_CATEGORIES = 1000
-MEDIAN_SAMPLE = 100_000  # values of a column that its median is of, chosen by chance
+MEDIAN_SAMPLE = 100_000  # values of a column, drawn at random, that its median is computed from
 AUTO = "auto"
 
 
@@ -34,7 +34,7 @@ class ColumnFit:
         self.name, self._options = name, options
         self._forced = name in categorical
         self._wanted = self._forced or AUTO in categorical
-        self._text: tuple[str, str] | None = None  # a value that is no number, and where it is
+        self._text: tuple[str, str] | None = None  # a value that is not a number, and its location
         self._booleans_only = True
         self._typed = self._boolean = False
         self._missing = 0
@@ -90,7 +90,7 @@ class ColumnFit:
                 self._categories.add(category)
 
     def finish(self) -> Column:
-        """The column as all the rows have shown it."""
+        """The column, as determined from all rows."""
         rule = self._options.missing or "error"
         is_boolean = self._boolean or (self._text is not None and self._booleans_only)
         if self._forced or (self._text is not None and not is_boolean):
@@ -108,7 +108,7 @@ class ColumnFit:
 
     @property
     def fill(self) -> float | None:
-        """What stands for a missing number, if anything does."""
+        """What replaces a missing number; None if nothing does."""
         if self._options.missing in ("mean", "indicator"):
             return self._mean
         if self._options.missing == "median":
@@ -143,7 +143,7 @@ class ColumnFit:
 def fit_encoding(
     tables: Sequence[NamedTable], names: Sequence[str], options: PrepareOptions
 ) -> Encoding:
-    """The encoding of the columns `names`, by all rows of the tables."""
+    """The encoding of the columns `names`, fitted to all rows of the tables."""
     fits = [ColumnFit(name, options) for name in names]
     for table in tables:
         first = 1

@@ -117,7 +117,7 @@ def open_table(
 ) -> Reader:
     """Open files as one table; with an encoding, as that has it.
 
-    Files without names of columns (npy, LIBSVM) can only be put one after the other.
+    Files without column names (npy, LIBSVM) can only be concatenated.
     """
     reading = options.to_read()
     first = open_named_table(files[0], reading)

@@ -1,4 +1,4 @@
-"""Recognises a run that has finished: starting it again changes nothing."""
+"""Recognise a run that has finished: starting it again changes nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_unfinished(
     scores would not stop it now (`stops`).
     """
     summary: Any = None
-    with suppress(OSError, ValueError):  # none, or one that was cut off: the run was not over
+    with suppress(OSError, ValueError):  # none, or a torn one: the run had not ended
         summary = json.loads(run_dir.summary.read_text())
     if not isinstance(summary, dict) or not run_dir.model.exists():
         return
@@ -46,7 +46,7 @@ def check_unfinished(
 
 
 def _is_closed(summary: dict[str, Any], solver: SolverConfig) -> bool:
-    """Whether the recomputed gap at the end satisfies the stop rule of today."""
+    """Whether the gap recomputed at the end satisfies the current stop rule."""
     rule = solver.stop_rule
     gap = summary.get("true_gap" if rule.absolute else "true_relative_gap")
     return isinstance(gap, int | float) and gap <= (rule.absolute or rule.relative)

@@ -85,9 +85,9 @@ class Tracker(Protocol):
 
 
 class TensorBoard:
-    """Event files in RUN_DIR/tensorboard, written anew by every process that works on the run.
+    """Event files in RUN_DIR/tensorboard, rewritten by every process that works on the run.
 
-    A resumed run may have discarded reports; a file that is written anew has no trace of them.
+    A resumed run may have discarded reports; a rewritten file has no trace of them.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -59,7 +59,7 @@ def one_pass(backend: Backend, moved: int) -> Callable[[], float]:
 
 
 def best_in_turns(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """The best time of each; they take turns, for the machine may be busy at times."""
+    """The best time of each; they take turns, because the machine may be busy at times."""
     seconds = [{name: way() for name, way in ways.items()} for _ in range(rounds)]
     return {name: min(taken[name] for taken in seconds) for name in ways}
 

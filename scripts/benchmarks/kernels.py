@@ -17,11 +17,11 @@ import numpy as np
 
 from bigsvm.kernels import Kernel, block_of, columns, products
 
-AWAKE = 0.02  # a short call is repeated for so many seconds: threads take that long to be awake
+AWAKE = 0.02  # seconds for which a short call is repeated: threads take that long to wake up
 
 
 def best_of(repeat: int, *calls: Callable[[], object]) -> list[float]:
-    """The shortest time of each call; they take turns, so that noise strikes all alike."""
+    """The shortest time of each call; they take turns, so that noise affects all alike."""
     shortest = [np.inf] * len(calls)
     for call in calls:
         call()

@@ -54,7 +54,7 @@ def parse_arguments() -> argparse.Namespace:
     add("--repeat", type=int, default=3, metavar="N", help="fits of each candidate (default 3)")
     add("--threads", type=int, default=cores, metavar="N", help=f"default {cores}, all")
     add("--skip", nargs="+", default=[], choices=CANDIDATES, metavar="NAME", help="candidates")
-    add("--again", nargs="*", choices=CANDIDATES, metavar="NAME", help="measure anew, all or "
+    add("--again", nargs="*", choices=CANDIDATES, metavar="NAME", help="measure again, all or "
         "these candidates (the chosen C and sigma stay: remove tuned-*.json)")  # fmt: skip
     add("--C", type=float, nargs="+", metavar="C", help="the grid (default: by data set)")
     add("--sigma", type=float, nargs="+", metavar="S", help="the grid (default: by data set)")
@@ -89,7 +89,7 @@ def available(skipped: Sequence[str]) -> list[str]:
 
 
 def compare(bench: Bench) -> int:
-    """All of it, in order; the number of failures."""
+    """Run all of it, in order; return the number of failures."""
     asked = bench.asked
     names = available(asked.skip)
     sizes = bench.prepare()

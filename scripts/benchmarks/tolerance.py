@@ -35,7 +35,7 @@ def data_sets() -> list[Problem]:
 
 
 def subsample(split: Split, rows: int) -> Split:
-    """Return a split with at most so many training rows, drawn at random."""
+    """Return a split with at most this many training rows, drawn at random."""
     X, y, X_test, y_test = split
     kept = np.sort(np.random.default_rng(0).permutation(len(y))[:rows])
     return X[kept], y[kept], X_test, y_test

@@ -95,7 +95,7 @@ def evolution(
             "algorithm": algorithm, "C": C, "C_scale": "normalized",
             "kernel": {"name": "rbf", "sigma": sigma},
         },
-        # The paper trains for so many iterations, whatever the gap.
+        # The paper trains for a fixed number of iterations, whatever the gap.
         "solver": {
             "schedule": "exact", "absolute_tolerance": 1e-12, "max_iterations": iterations,
             "memory_limit": "4GiB",

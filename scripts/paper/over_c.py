@@ -20,7 +20,7 @@ NAME = "over-C"
 SETS = ("ijcnn1", "magic")
 MODELS = ("SVM", "I-SVM")
 IJCNN1_SIGMA = 1.0  # as in the paper
-TUNE_ROWS = 5_000  # of magic: sigma is chosen on so many
+TUNE_ROWS = 5_000  # of magic, on which sigma is chosen
 # The paper has no table of these curves, but the axes of its figure end where they do.
 PAPER_RANGES = {
     ("ijcnn1", "accuracy_percent"): (69.2, 98.9),

@@ -80,5 +80,5 @@ def partition(name: str, repetition: int, scaling: str | None = None) -> tuple[R
 
 
 def sample(rows: Rows, most: int | None) -> Rows:
-    """At most so many rows, in the proportions of the classes."""
+    """At most this many rows, in the proportions of the classes."""
     return rows if most is None else rows[stratified_sample(rows.y, most, seed=0)]

@@ -39,7 +39,7 @@ examples:
   python -m scripts.paper.reproduce miniboone --miniboone MiniBooNE_PID.txt      the whole UCI set
 
 The data sets are looked for in the folder that BIGSVM_DATA names, then in the cache, then
-downloaded. DIR/work holds what is finished; remove it to begin anew.
+downloaded. DIR/work holds what is finished; remove it to start over.
 """
 
 

@@ -1,4 +1,4 @@
-"""A parallel map that is never done twice: each result is a file, kept as soon as it is there."""
+"""A parallel map that computes nothing twice: each result is a file, written when it is done."""
 
 import json
 import multiprocessing

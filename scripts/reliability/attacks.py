@@ -169,7 +169,7 @@ def class_renamed(trial: Trial) -> None:
 
 
 def test_set_damaged_at_the_end(trial: Trial) -> None:
-    """It was whole when the training began: the model is there, and later the score, too."""
+    """The test set is damaged during the training: the model is written, the score later."""
     attempt = trial.start()
     trial.some_moment(attempt)
     with lost_chunk(trial.test, trial.chance):
@@ -352,7 +352,7 @@ def small_disk(folder: Path) -> Iterator[Path | None]:
 
 
 def names_in(folder: Path) -> set[str]:
-    """What is there under its final name."""
+    """The files under their final names."""
     with suppress(FileNotFoundError):
         return {path.name for path in folder.iterdir() if not path.name.startswith(".")}
     return set()

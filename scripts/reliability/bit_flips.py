@@ -99,7 +99,7 @@ def make(folder: Path) -> dict[str, tuple[Path, Callable[[Path], Any]]]:
 
 
 def flip(path: Path, chance: random.Random) -> tuple[Path, int]:
-    """Flip one bit in a file, or in one of the files of a folder, each bit as likely as any."""
+    """Flip one bit in a file, or in one of the files of a folder, all bits equally likely."""
     files = sorted(file for file in [path, *path.rglob("*")] if file.is_file())
     sizes = [file.stat().st_size for file in files]
     file = chance.choices(files, sizes)[0]

@@ -36,14 +36,14 @@ class Cluster:
         return []
 
     def mend(self, killed: Sequence[int] = ()) -> None:
-        """See to it that there are workers again, in the place of those just killed."""
+        """Start workers in place of those just killed."""
 
     def close(self) -> None:
-        """End all that was started here."""
+        """Stop everything that was started here."""
 
 
 class LocalWorkers(Cluster):
-    """Workers that the training starts itself, and again where they die."""
+    """Workers that the training starts itself, and replaces where they die."""
 
     seconds_to_start = 6.0
 

@@ -1,4 +1,4 @@
-"""Attack trainings in every way we can think of, and see whether they come to the same bits.
+"""Attack trainings in every way we can think of; check that they end with the same bits.
 
     python -m scripts.reliability.fault_injection --minutes 30
 
@@ -63,7 +63,7 @@ STREAMED = [
 ]
 # Forms of one and the same data.
 FORMS = {"one chunk.zarr": 10_000, "small chunks.zarr": 64, "chunks.h5": 100}
-# Not the same when a run was resumed: kernel columns are computed anew.
+# These differ when a run was resumed: kernel columns are computed again.
 TIMES = (
     "train_seconds", "peak_rss_bytes", "overhead_seconds_a_pass", "seconds", "rss", "kernel_values",
     "work",
@@ -72,7 +72,7 @@ TIMES = (
 
 @dataclass
 class Problem:
-    """What is to be trained, and what the undisturbed run made of it."""
+    """A config, and the result of its undisturbed run."""
 
     data: str
     settings: dict[str, Any]
@@ -107,7 +107,7 @@ class FaultInjection:
             sys.exit(f"--attack: none of {', '.join(only)} can be tried here")
 
     def make_data(self) -> list[str]:
-        """Made-up and real data, small, in several forms; the names of the data sets."""
+        """Write small synthetic and real data sets in several formats; return their names."""
         options = PrepareOptions(scaling="standard")
         sources = {"synthetic": options.model_copy(update={"rows": 400, "features": 4})}
         real = Path(os.environ.get("BIGSVM_DATA", "/nonexistent"))
@@ -146,7 +146,7 @@ class FaultInjection:
         return problem
 
     def plan(self, number: int, chance: random.Random) -> Plan:
-        """Each attack in its turn, and sometimes one more."""
+        """Each attack in turn, and sometimes one more."""
         kinds = sorted(set().union(*self._kinds.values()))
         first = kinds[number % len(kinds)]
         clusters = [cluster for cluster in CLUSTERS if first in self._kinds[cluster]]
@@ -277,7 +277,7 @@ def main() -> int:
         most = arguments.runs - counts["runs"]
         numbers = iter(range(counts["last"] + 1, counts["last"] + most + 1))
         taking, ending = threading.Lock(), threading.Event()
-        # The runs at work come to their end, and what they have started and mounted goes.
+        # Runs in progress end, and what they have started and mounted is removed.
         signal.signal(signal.SIGTERM, lambda *_: ending.set())
 
         def work() -> None:

@@ -48,7 +48,7 @@ class ForkedProcess:
         return self.returncode
 
     def wait(self, timeout: float = float("inf")) -> int:
-        """Wait for its end."""
+        """Wait until it has ended; return the exit code."""
         deadline = time.monotonic() + timeout
         while (code := self.poll()) is None:
             if time.monotonic() > deadline:
@@ -110,7 +110,7 @@ class ForkServer:
             return ForkedProcess(int(self._ours.recv(100)))
 
     def close(self) -> None:
-        """End it."""
+        """Stop the server."""
         self._ours.close()
         self._process.wait()
 
@@ -146,7 +146,7 @@ def become(
     on_terminal: bool,
     environment: dict[str, str],
 ) -> None:
-    """Be `python ARGUMENTS`; does not return."""
+    """Become `python ARGUMENTS`; does not return."""
     if on_terminal:
         os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -37,7 +37,7 @@ ROOM = 96  # MiB, for data and kernel columns
 
 @dataclass(frozen=True)
 class Measure:
-    """What is looked at, and by how much it may seem to grow after the warm-up by mere chance."""
+    """A measure, and how much it may seem to grow after the warm-up by chance alone."""
 
     name: str
     unit: str
@@ -67,7 +67,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def make_problem(folder: Path, arguments: argparse.Namespace) -> Path:
-    """Data, and the config of a training that lasts: of a gap too small for the time."""
+    """Write the data and the config of a long training: its tolerance is out of reach."""
     options = PrepareOptions(rows=arguments.rows, features=FEATURES, noise=0.5)
     prepare("synthetic", folder / "data.zarr", options)
     config = folder / "long.yaml"
@@ -124,7 +124,7 @@ def watch(process: "subprocess.Popen[bytes]", run_dir: Path, pause: float) -> tu
 
 
 def growth(seconds: np.ndarray, values: np.ndarray) -> tuple[float, float]:
-    """The slope a second of a line through all that came after the warm-up, and its rise."""
+    """Slope per second and total rise of a line fitted to the values after the warm-up."""
     settled = seconds >= WARM_UP * seconds[-1]
     slope = float(np.polyfit(seconds[settled], values[settled], 1)[0])
     return slope, slope * float(np.ptp(seconds[settled]))

@@ -11,7 +11,7 @@ from scripts.reliability.trial import KINDS, Trial
 
 
 class Tally:
-    """What was done, and what came of it; kept in a file, if one is given."""
+    """Counts of attacks and their outcomes, kept in a file if one is given."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
@@ -30,7 +30,7 @@ class Tally:
         attacks: list[str],
         trial: Trial,
     ) -> None:
-        """Count a run that came to its end; `ways` are its cluster, schedule and threads."""
+        """Count a run that has ended; `ways` are its cluster, schedule and threads."""
         with self._lock:
             self.counts.update({"runs": 1, "attacks": len(attacks), **dict.fromkeys(ways, 1)})
             self.counts.update(starts=trial.starts, resumes=trial.resumes)

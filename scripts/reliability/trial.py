@@ -32,7 +32,7 @@ KINDS = (OTHER_RESULT, LOST, TRACEBACK, TORN, LEFT_OVER, WRONG_END, HUNG)
 
 
 class Attempt:
-    """One process of a training; what it says is listened to, if asked on a terminal of its own."""
+    """One process of a training; its output is read, on request through a terminal of its own."""
 
     def __init__(
         self,
@@ -212,10 +212,10 @@ class Trial:
             if at != saved:
                 self.deviates(LOST, f"it resumed at iteration {at}, with {saved} saved")
         elif code == 0 and saved >= 0 and not attempt.hung_up:  # what it said then was not heard
-            self.deviates(LOST, f"it began anew, with iteration {saved} saved")
+            self.deviates(LOST, f"it started over, with iteration {saved} saved")
 
     def _check_nothing_torn(self) -> None:
-        """Models and summaries can be used as soon as they are there, however the run ended."""
+        """Check that models and summaries are usable once they exist, however the run ended."""
         models = [self.run_dir / "model.safetensors", *self.run_dir.glob("snapshots/model-*")]
         torn = [path for path in models if path.exists() and not is_whole(path)]
         summary = self.run_dir / "summary.json"
@@ -236,7 +236,7 @@ class Trial:
         return file.stat().st_ino if file.exists() else 0
 
     def _check_saved_in_time(self) -> None:
-        """What was to be saved by now has been: all of it by one that left in order.
+        """Check that what should be saved by now has been: everything, after an orderly exit.
 
         Of one that was killed, what it had told of before the last time: then came the saving.
         """
@@ -254,7 +254,7 @@ class Trial:
             self.deviates(LOST, f"the newest checkpoint is of iteration {saved}, not {due}")
 
     def check_reports(self) -> None:
-        """After its end: every line of metrics.jsonl is whole, and nothing is told twice."""
+        """Check, after its end, that lines of metrics.jsonl are complete and none is repeated."""
         try:
             lines = (self.run_dir / "metrics.jsonl").read_text().splitlines()
             reported = [json.loads(line)["iteration"] for line in lines]
@@ -265,7 +265,7 @@ class Trial:
             self.deviates(OTHER_RESULT, f"metrics.jsonl: iterations {reported}")
 
     def check_nothing_left(self) -> None:
-        """After its end: no temporary file in the run directory, none at all elsewhere."""
+        """Check, after its end, that no temporary file is left."""
         left = [path for path in self.run_dir.rglob(".*")]
         left += list(self.folder.rglob("*"))
         # Dask leaves its empty folder there, with two empty locks.
@@ -278,7 +278,7 @@ class Trial:
         return sorted((self.run_dir / "checkpoints").glob("checkpoint-*.safetensors"))
 
     def some_moment(self, attempt: Attempt) -> None:
-        """Let some part of the training pass: a time, or work that has been saved."""
+        """Wait for part of the training: a time, or work that has been saved."""
         deadline = time.monotonic() + MOST_SECONDS
         if self.chance.random() < 0.3:
             most = 0.3 if attempt.is_quick else self.cluster.seconds_to_start
@@ -293,7 +293,7 @@ class Trial:
             time.sleep(0.002)
 
     def watching_signals(self, attempt: Attempt) -> None:
-        """Wait until the training has taken signals into its own hands."""
+        """Wait until the training has installed its signal handlers."""
         while attempt.poll() is None:
             status = Path(f"/proc/{attempt.pid}/status").read_text()
             caught = int(status.split("SigCgt:")[1].split()[0], 16)
@@ -302,7 +302,7 @@ class Trial:
             time.sleep(0.005)
 
     def killed(self) -> None:
-        """Start, and kill -9 at some moment."""
+        """Start, and kill -9 at a random moment."""
         attempt = self.start()
         self.some_moment(attempt)
         attempt.send_signal(signal.SIGKILL)

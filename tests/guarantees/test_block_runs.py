@@ -58,7 +58,7 @@ def test_killed_at_any_moment(
     assert_same_run(run_dir, straight_block)
 
 
-def test_more_iterations_go_on_to_the_same_bits(
+def test_more_iterations_resume_to_the_same_bits(
     train: Train, straight_block: Path, tmp_path: Path
 ) -> None:
     """Stopped in the middle of a hot set, it resumes from the pass before."""

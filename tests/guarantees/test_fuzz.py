@@ -1,6 +1,6 @@
 """Damaged and made-up files of every format: read, or refused in one line; never a crash or a hang.
 
-BIGSVM_FUZZ=20000 tries so many files of each kind instead of the few of the suite.
+BIGSVM_FUZZ=20000 tries that many files of each kind instead of the few of the suite.
 """
 
 import bz2

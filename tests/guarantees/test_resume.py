@@ -78,7 +78,7 @@ def test_no_checkpoint_left_means_from_the_start(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_interrupted_and_gone_on(
+def test_interrupted_and_resumed(
     start: Any, train: Train, straight: Path, tmp_path: Path, number: int
 ) -> None:
     run_dir = tmp_path / "run"
@@ -129,7 +129,7 @@ def test_interrupted_when_the_messages_are_not_read(start: Any, tmp_path: Path) 
 
 
 @pytest.mark.core
-def test_more_iterations_go_on_to_the_same_bits(
+def test_more_iterations_resume_to_the_same_bits(
     train: Train, straight: Path, halfway: Path
 ) -> None:
     assert summary(halfway)["status"] == "max_iterations"

@@ -93,7 +93,7 @@ sys.exit(code)
 def train_instrumented(
     train_command: list[str], resident: int = 0, columns: int = 0, threads: int = 1
 ) -> str:
-    """Train with so much memory, and so many cores; say what was made of them."""
+    """Train with this much memory and this many cores; return the result."""
     done = subprocess.run(
         [sys.executable, "-c", INSTRUMENTED, str(resident), str(columns), *train_command[3:]],
         capture_output=True,

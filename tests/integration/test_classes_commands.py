@@ -158,7 +158,7 @@ def test_what_a_run_tells(runs: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_killed_and_gone_on_with_it_is_the_same_run(
+def test_killed_and_resumed_it_is_the_same_run(
     schedule: str, runs: dict[str, Path], train: Train, start: Callable, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
@@ -174,7 +174,7 @@ def test_killed_and_gone_on_with_it_is_the_same_run(
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_limits_end_a_run_and_more_goes_on(
+def test_limits_end_a_run_and_larger_ones_resume(
     schedule: str, runs: dict[str, Path], train: Train, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"

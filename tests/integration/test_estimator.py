@@ -55,7 +55,7 @@ def sonar(data_dir: Path) -> tuple[pd.DataFrame, pd.Series]:
 
 @pytest.fixture(scope="module")
 def magic(data_dir: Path) -> tuple[np.ndarray, np.ndarray]:
-    """So many rows that the sparser algorithm is taken."""
+    """Enough rows for the sparser algorithm to be chosen."""
     table = pd.read_csv(data_dir / "magic04.data", header=None)[::9]
     return StandardScaler().fit_transform(table[list(range(10))]), table[10].to_numpy()
 
@@ -389,7 +389,7 @@ def test_ctrl_c_and_lines_in_a_process_of_its_own(data_dir: Path) -> None:
         assert out.splitlines()[-1] == "['interrupted'] True True"
 
 
-def test_a_warm_start_goes_on(magic: tuple) -> None:
+def test_a_warm_start_resumes(magic: tuple) -> None:
     X, y = magic
     model = BigSVC(warm_start=True, tol=1e-4).fit(X, y)
     cold = BigSVC(tol=1e-5).fit(X, y)

@@ -69,7 +69,7 @@ class Predicting(threading.Thread):
     ) -> None:  # fmt: skip
         super().__init__()
         self.steps = 0
-        self.may_go_on = threading.Semaphore(0 if step_by_step else 2**30)
+        self.may_continue = threading.Semaphore(0 if step_by_step else 2**30)
         self.failure: BaseException | None = None
         self._asked = (folder / "model.safetensors", folder / "s.zarr/train", out)
         self._config = ClusterConfig(kind="address", address=cluster.address, **settings)
@@ -83,7 +83,7 @@ class Predicting(threading.Thread):
 
     def _progress(self, what: str, done: int, total: int | None) -> None:
         self.steps += 1
-        self.may_go_on.acquire()
+        self.may_continue.acquire()
 
     def ended(self) -> BaseException | None:
         self.join(timeout=HANGS)
@@ -156,11 +156,11 @@ def test_workers_killed_in_the_middle(
     for steps, name in ((1, "one"), (2 + under_way, "two")):
         until(lambda steps=steps: predicting.steps == steps)  # by the second the other took over
         cluster.stop(name)
-        predicting.may_go_on.release(1 + under_way)
+        predicting.may_continue.release(1 + under_way)
         cluster.freeze(name)
         cluster.kill(cluster.workers[name])
         until(lambda name=name: name not in cluster.addresses())
-    predicting.may_go_on.release(1000)
+    predicting.may_continue.release(1000)
     until(lambda: "no workers left; waiting" in capfd.readouterr().err)
     cluster.start_worker("three")  # which has no model yet
     assert predicting.ended() is None
@@ -177,7 +177,7 @@ def test_a_lost_cluster_leaves_nothing(
     predicting = Predicting(folder, place / "out.csv", cluster, step_by_step=True)
     until(lambda: predicting.steps)
     cluster.kill(cluster.scheduler)
-    predicting.may_go_on.release(1000)
+    predicting.may_continue.release(1000)
     failure = predicting.ended()
     assert isinstance(failure, ClusterLost) and "its scheduler is gone" in str(failure)
     assert not any(place.iterdir())

@@ -341,7 +341,7 @@ def test_kernel_values_of_all_processes_are_counted(
     before = summary(halfway)["kernel_values"]
     train(halfway)
     after, alone = summary(halfway)["kernel_values"], summary(straight)["kernel_values"]
-    # The cache begins anew, so that no column is saved by resuming.
+    # The cache starts empty, so resuming saves no column.
     assert after >= alone and after > before + 3000 * summary(halfway)["n_support"]
     assert final(halfway) == final(straight)
     train(halfway, "solver.max_iterations=1000000")  # nothing left to do but to verify

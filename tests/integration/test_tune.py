@@ -206,7 +206,7 @@ def straight_and_long(config: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_tuning_goes_on_to_the_same_bytes(
+def test_a_tuning_resumes_to_the_same_bytes(
     config: Path, straight_and_long: Path, tmp_path: Path, how: signal.Signals
 ) -> None:
     expected = found(straight_and_long)

@@ -177,7 +177,7 @@ def test_rounds_killed_at_any_moment(
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_every_round_goes_on_to_the_same_bits(
+def test_every_round_resumes_to_the_same_bits(
     name: str, train: Callable[..., None], straight_rounds: dict[str, Path], tmp_path: Path
 ) -> None:
     """Stopped once in each round, and a round or two at a time."""

@@ -1,4 +1,4 @@
-"""Real training processes, and what they leave behind."""
+"""Real training processes, and the files they write."""
 
 import atexit
 import json
@@ -161,7 +161,7 @@ def caught(begin: Begin, run_dir: Path, ready: Callable[[], bool]) -> "subproces
 def killed(start: Any, run_dir: Path, *arguments: str, times: int) -> None:
     """Kill -9 a training, once before there is anything, then soon after some new checkpoint.
 
-    There are so many checkpoints that it lasts; one that still ends first is begun anew.
+    There are so many checkpoints that it lasts; one that still ends first is started over.
     """
     chance = random.Random(times)
     kills = 0

@@ -20,7 +20,7 @@ from tests.support.trainings import HANGS
 
 @pytest.fixture
 def stranger() -> Iterator[socket.socket]:
-    """A scheduler that notices who connects to it."""
+    """A scheduler that notices connections."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         yield listener

@@ -108,7 +108,7 @@ def test_pausing_changes_no_bit_and_shows_the_iterate_of_that_iteration():
 
 
 @pytest.mark.parametrize("pause", [never, often])
-def test_a_copy_of_the_state_goes_on_to_the_same_bits(pause):
+def test_a_copy_of_the_state_continues_to_the_same_bits(pause):
     """Another process every few yields: after a pass, or in the middle of a hot set."""
     x, y = random_problem(np.random.default_rng(3), 1500, 3)
     problem = problem_of(x, y, RBF, 10.0)

@@ -167,7 +167,7 @@ def test_a_column_is_computed_once_for_all_classes():
 
 
 @pytest.mark.parametrize("schedule", ["exact", "block"])
-def test_a_run_goes_on_with_the_same_turns(schedule):
+def test_a_run_resumes_with_the_same_turns(schedule):
     """From a copy of the states at any moment: the same iterates, in the same order."""
     x, y = digits(600)
     backend = InMemoryBackend(x, RBF)

@@ -127,7 +127,7 @@ def test_what_cannot_be_continued_starts_afresh(site: Site, tmp_path: Path, chan
         download(site.url, tmp_path / "data.bin")
     part = tmp_path / ".data.bin.part"
     if change in ("no ranges", "no version", "weak"):
-        # These begin anew with every request, and the last one brought nothing.
+        # These start over with every request, and the last one brought nothing.
         part.write_bytes(b"leftover of another time")
         site.ranges = change != "no ranges"
     elif change == "other version":

@@ -110,7 +110,7 @@ def filled(run_dir: RunDir) -> None:
         (run_dir.path / name).write_text("old")
 
 
-def test_cut_off_while_it_is_cleared_there_is_nothing_to_go_on_from(
+def test_cut_off_while_it_is_cleared_there_is_nothing_to_resume_from(
     run_dir: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unlink = Path.unlink
