@@ -19,7 +19,8 @@ examples:
   python -m bigsvm.train runs/heart-tune/best.yaml
 
 Ctrl-C or kill: every finished fold is kept, and the same command again resumes, to the same table,
-byte for byte.
+byte for byte. A wider grid in the same directory computes only what is new. Without tune.subsample,
+as many rows are used as solver.memory_limit has room for.
 """
 
 

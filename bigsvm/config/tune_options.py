@@ -43,14 +43,16 @@ class TuneOptions(BaseModel):
         Default: `model.algorithm`.
     folds : int
     subsample : int, optional
-        Tune on this many training patterns, drawn in the proportions of the classes.
+        Tune on this many training patterns, drawn in the proportions of the classes. Default: all,
+        or as many as `solver.memory_limit` has room for a kernel matrix of.
     seed : int
         Determines the folds and the subsample.
     max_iterations : int
         Limit of each training. With a large C the last digits of the gap may take millions of
         steps, and make no measurable difference in the score of a fold.
     metric : {"accuracy", "balanced_accuracy", "f1", "auc", "average_precision"}
-        What the best point has most of; F1 and average precision are of the class of +1.
+        What the best point has most of; F1 and average precision are of the class of +1, or the
+        means over more than two classes, each against the rest (AUC, too).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -1,5 +1,6 @@
 """Builds a tuning from its config: patterns, folds and grid."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,8 @@ from bigsvm.tuning.cross_validation import (
 
 # For the solutions of the threads, beside matrices and rows.
 _ROOM = 64 * 2**20
+_PROGRAM = 400 * 2**20  # at most, with compiled code and pyarrow loaded
+_SAMPLES = (500, 1000, 2000, 5000, 10_000, 20_000)
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Tuning:
     identity: dict[str, Any]
 
 
-def build_tuning(config: Config, dataset: Dataset) -> Tuning:
+def build_tuning(config: Config, dataset: Dataset, log: Callable[[str], None]) -> Tuning:
     """Build the tuning that a config describes; a UserError for what cannot work."""
     options, solver, model = config.tune, config.solver, config.model
     assert options is not None
@@ -51,11 +54,6 @@ def build_tuning(config: Config, dataset: Dataset) -> Tuning:
         raise UserError(
             f"model.algorithm = {model.algorithm}: only fw and mfw can be tuned; tune one of "
             "them, and use its C and sigma for the weighted SVM"
-        )
-    if len(dataset.classes) > 2:
-        raise UserError(
-            f"tune: is for two classes, and {dataset.path} has {len(dataset.classes)}; set one "
-            "class against the rest (`positive` in data.train, or in data.prepare)"
         )
     has_width = form.name in ("rbf", "laplacian")
     if options.sigma is not None and not has_width:
@@ -66,14 +64,22 @@ def build_tuning(config: Config, dataset: Dataset) -> Tuning:
         for sigma in sigmas
     ]
     algorithms: list[str] = [*options.algorithms] if options.algorithms else [model.algorithm]
-    matrices_that_fit(config, min(dataset.n, options.subsample or dataset.n), dataset.d)
+    subsample = options.subsample
+    if subsample is None:
+        subsample = sample_that_fits(config, dataset.n, dataset.d)
+    if subsample != options.subsample:
+        log(
+            f"tuning on {subsample:,} of {dataset.n:,} patterns, drawn in the proportions of the "
+            "classes: the kernel matrix of all would not fit (tune.subsample, solver.memory_limit)"
+        )
+    matrices_that_fit(config, min(dataset.n, subsample or dataset.n), dataset.d)
     sample_weight = read_sample_weight(model, dataset)
     check_chunk_size(solver.memory_limit, dataset)
     fingerprint = verified_fingerprint(dataset)
     labels = dataset.labels()
     index = np.arange(len(labels))
-    if options.subsample is not None:
-        index = stratified_sample(labels, options.subsample, options.seed)
+    if subsample is not None:
+        index = stratified_sample(labels, subsample, options.seed)
     y = labels[index]
     split = _split(config, dataset, y, None if sample_weight is None else sample_weight[index])
     grid = Grid(
@@ -88,14 +94,12 @@ def build_tuning(config: Config, dataset: Dataset) -> Tuning:
     identity = {
         "data": fingerprint[:16],
         "rows": dataset.n,
-        "subsample": options.subsample,
+        "subsample": subsample,
         "folds": options.folds,
         "seed": options.seed,
-        "algorithms": list(algorithms),
-        "C": list(options.C),
         "C_scale": model.C_scale,
         "kernel": form.name,
-        "gamma": rates,
+        "classes": len(dataset.classes),
         "coef0": form.coef0,
         "degree": form.degree,
         "tolerance": str(solver.stop_rule),
@@ -127,8 +131,10 @@ def _split(
     for fold in range(options.folds):
         training = np.flatnonzero(fold_of != fold)
         counts = np.unique(y[training], return_counts=True)[1]
-        factors = np.ones(2) if asked is None else class_factors(asked, counts, dataset.classes)
-        weight = factors[(y[training] > 0).astype(int)]
+        factors = np.ones(len(counts))
+        if asked is not None:
+            factors = class_factors(asked, counts, dataset.classes)
+        weight = factors[np.unique(y[training], return_inverse=True)[1]]
         if sample_weight is not None:
             weight *= sample_weight[training]
         try:
@@ -142,6 +148,18 @@ def _split(
         class_weight.append(factors)
     weighted = None if asked is None else tuple(class_weight)
     return Split(y, fold_of, tuple(initial), sample_weight, weighted)
+
+
+def sample_that_fits(config: Config, n: int, d: int) -> int | None:
+    """How many of n patterns to tune on, so that their kernel matrix fits; None: all, or none can.
+
+    By the limit alone, not by the memory in use, so that a tuning is resumed on the same patterns.
+    """
+    room = config.solver.memory_limit - _PROGRAM - _ROOM
+    if n < WORTH_THREADS and 4 * n * n + 8 * n * d <= room:
+        return None
+    fitting = [count for count in _SAMPLES if count < n and 4 * count * (count + 2 * d) <= room]
+    return max(fitting, default=None)
 
 
 def matrices_that_fit(config: Config, n: int, d: int) -> int:

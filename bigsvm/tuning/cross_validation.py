@@ -11,11 +11,13 @@ from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel
 from bigsvm.models.curves import average_precision
 from bigsvm.models.scores import auc
-from bigsvm.solvers.precomputed import NUMERICAL_FAILURE, Limits, solve
+from bigsvm.solvers.precomputed import NUMERICAL_FAILURE, Limits, Solutions, solve
 
-# The results of a fold: integer arrays (algorithm, C).
-COUNTS = ("right_negative", "right_positive", "support", "working", "iterations", "status")
-# And how well the decision values of the fold are ordered, as float64.
+# The results of a fold, arrays (algorithm, C, ...): integers for each class,
+CLASS_COUNTS = ("right", "chosen")
+# integers for each training,
+COUNTS = ("support", "working", "iterations", "status")
+# and how well the decision values of the fold are ordered, as float64.
 ORDERS = ("auc", "average_precision")
 FoldResult = dict[str, np.ndarray]
 
@@ -25,6 +27,7 @@ class FoldTask(NamedTuple):
 
     kernel: int
     fold: int
+    C: tuple[float, ...] = ()  # those to compute, where others are done; none: all of the grid
 
 
 @dataclass(frozen=True)
@@ -52,11 +55,11 @@ class Grid:
     normalized_by: int | None = None
     intercept: float = 0.0
 
-    def plain_C(self, rows: int) -> tuple[float, ...]:
-        """The C of the formulas for a training on `rows` rows."""
+    def plain_C(self, asked: tuple[float, ...], rows: int) -> tuple[float, ...]:
+        """The C of the formulas for trainings on `rows` rows."""
         if self.normalized_by is None:
-            return self.C
-        return tuple(normalized_C(C, rows, self.normalized_by) for C in self.C)
+            return asked
+        return tuple(normalized_C(C, rows, self.normalized_by) for C in asked)
 
 
 @dataclass(frozen=True)
@@ -65,14 +68,15 @@ class Split:
 
     Attributes
     ----------
-    y : (n,) int8
+    y : (n,) int8 or int32
+        Codes of the classes: -1 and 1 if they are two.
     fold_of : (n,) int64
     initial : tuple of int
         For each fold the pattern that the trainings on all other folds start from.
     sample_weight : (n,) float64 or None
         Factors of C.
-    class_weight : tuple of (2,) float64, or None
-        For each fold the factors of C of the classes -1 and +1 in the trainings on all others.
+    class_weight : tuple of (classes,) float64, or None
+        For each fold the factors of C of the classes in the trainings on all others.
     """
 
     y: np.ndarray
@@ -81,6 +85,18 @@ class Split:
     sample_weight: np.ndarray | None = None
     class_weight: tuple[np.ndarray, ...] | None = None
 
+    @property
+    def codes(self) -> np.ndarray:
+        """The codes of the classes, in order."""
+        return np.unique(self.y)
+
+    @property
+    def signs(self) -> list[np.ndarray]:
+        """The labels -1 and +1 of each training: one, or one for each class against the rest."""
+        if len(self.codes) == 2:
+            return [self.y]
+        return [np.where(self.y == code, 1, -1).astype(np.int8) for code in self.codes]
+
     def C_of_each(self, C: tuple[float, ...], fold: int) -> np.ndarray:
         """The C of each pattern in the trainings on all folds but one, (len(C), n)."""
         # The order of the factors is that of `read_weights`, which gives the same bits.
@@ -88,39 +104,68 @@ class Split:
         if self.sample_weight is not None:
             of_each *= self.sample_weight
         if self.class_weight is not None:
-            of_each *= self.class_weight[fold][(self.y > 0).astype(int)]
+            of_each *= self.class_weight[fold][np.searchsorted(self.codes, self.y)]
         return of_each
 
 
 def validate_fold(
-    matrix: np.ndarray, split: Split, fold: int, grid: Grid, stop: np.ndarray | None = None
+    matrix: np.ndarray, split: Split, task: FoldTask, grid: Grid, stop: np.ndarray | None = None
 ) -> FoldResult:
     """Train on all folds but one, and count the correct predictions on that one.
 
+    More than two classes are each trained against the rest; the largest decision value decides.
     Validation ignores weights, as `evaluate` does. A training that `stop` ended has the status
     STOPPED. Releases the GIL, so that folds run in parallel threads.
     """
-    held_out = split.fold_of == fold
-    positive = held_out & (split.y > 0)
-    negative = held_out & (split.y < 0)
-    C = grid.plain_C(int(np.count_nonzero(~held_out)))
-    rows, orders = [], []
+    held_out = split.fold_of == task.fold
+    C = grid.plain_C(task.C or grid.C, int(np.count_nonzero(~held_out)))
+    of_each = split.C_of_each(C, task.fold)
     limits = Limits(grid.stop_rule, grid.max_iterations, stop)
+    places = np.searchsorted(split.codes, split.y[held_out])
+    results: list[FoldResult] = []
     for algorithm in grid.algorithms:
-        found = solve(
-            matrix, split.y, split.C_of_each(C, fold), algorithm, limits, split.initial[fold],
-            held_out, grid.intercept,
-        )  # fmt: skip
-        chosen = found.decisions >= 0
-        right = (~chosen[:, negative]).sum(1), chosen[:, positive].sum(1)
-        rows.append((*right, found.support, found.working, found.iterations, found.status))
-        signs, decisions = split.y[held_out], found.decisions[:, held_out]
-        orders.append(np.transpose([orders_of(signs, of_C) for of_C in decisions]))
-    counts = {
-        name: np.array([row[place] for row in rows], np.int64) for place, name in enumerate(COUNTS)
-    }
-    return counts | {
-        name: np.array([order[place] for order in orders]) for place, name in enumerate(ORDERS)
+        decisions, orders, support, totals = [], [], False, []
+        for signs in split.signs:
+            found = solve(
+                matrix, signs, of_each, algorithm, limits, split.initial[task.fold], held_out,
+                grid.intercept,
+            )  # fmt: skip
+            decisions.append(found.decisions[:, held_out])
+            if len(split.codes) > 2:  # in units of the margin of each, as a model has them
+                decisions[-1] /= _margins(found, signs, of_each)[:, None]
+            orders.append([orders_of(signs[held_out], of_C) for of_C in decisions[-1]])
+            support |= found.alpha != 0
+            totals.append((found.working, found.iterations, found.status))
+        working, iterations, status = zip(*totals, strict=True)
+        trained = {
+            "support": np.count_nonzero(support, axis=1),
+            "working": np.sum(working, axis=0),
+            "iterations": np.sum(iterations, axis=0),
+            "status": np.max(status, axis=0),
+        }
+        ordered = dict(zip(ORDERS, np.mean(orders, axis=0).T, strict=True))
+        results.append(_count(np.array(decisions), places, len(split.codes)) | trained | ordered)
+    return {name: np.array([of_one[name] for of_one in results]) for name in results[0]}
+
+
+def _margins(found: Solutions, signs: np.ndarray, C: np.ndarray) -> np.ndarray:
+    """The margin a'Qa of each solution."""
+    regularized = np.divide(found.alpha, C, out=np.zeros_like(C), where=found.alpha != 0)
+    margins: np.ndarray = (found.alpha * (signs * found.decisions + regularized)).sum(axis=1)
+    return margins
+
+
+def _count(decisions: np.ndarray, places: np.ndarray, classes: int) -> dict[str, np.ndarray]:
+    """How many rows of each class come out right, and how many are assigned to it: (C, classes).
+
+    `decisions` is (trainings, C, rows); `places` are the classes of the rows, counted from 0.
+    """
+    chosen = decisions[0] >= 0 if len(decisions) == 1 else decisions.argmax(axis=0)
+    return {
+        "right": np.array(
+            [np.bincount(places[of_C == places], minlength=classes) for of_C in chosen]
+        ),
+        "chosen": np.array([np.bincount(of_C, minlength=classes) for of_C in chosen]),
     }
 
 
@@ -136,8 +181,9 @@ def check_overflow(result: FoldResult, task: FoldTask, grid: Grid) -> None:
     for algorithm, C in np.argwhere(result["status"] == NUMERICAL_FAILURE)[:1]:
         kernel = grid.kernels[task.kernel]
         width = f", {kernel.name} kernel with gamma = {kernel.gamma:g}"
+        at = (task.C or grid.C)[C]
         raise UserError(
-            f"tune: no step can be taken at C = {grid.C[C]:g}{width} ({grid.algorithms[algorithm]}"
+            f"tune: no step can be taken at C = {at:g}{width} ({grid.algorithms[algorithm]}"
             "); kernel values leave the range of float32 or the tolerance that of float64: scale "
             "the data (data.prepare.scaling), raise solver.tolerance or leave out this C"
         )
@@ -146,17 +192,17 @@ def check_overflow(result: FoldResult, task: FoldTask, grid: Grid) -> None:
 def stratified_folds(y: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """Assign each pattern to a fold: (n,) int64, counted from 0.
 
-    Each class is shuffled and dealt out in turn; the second class continues at the fold where the
-    first one ended, so that the sizes of the folds differ by at most one.
+    Each class is shuffled and dealt out in turn; the next class continues at the fold where the
+    one before ended, so that the sizes of the folds differ by at most one.
     """
     rng = np.random.default_rng(seed)
     fold_of = np.empty(len(y), np.int64)
     assigned = 0
-    for sign in (-1, 1):
-        index = np.flatnonzero(y == sign)
+    for code in np.unique(y):
+        index = np.flatnonzero(y == code)
         if len(index) < folds:
             raise UserError(
-                f"tune.folds = {folds}: the smaller class has {len(index)} patterns; "
+                f"tune.folds = {folds}: the smallest class has {len(index)} patterns; "
                 + (f"take at most {len(index)} folds" if len(index) > 1 else "that is too few")
             )
         fold_of[rng.permutation(index)] = (assigned + np.arange(len(index))) % folds
@@ -172,11 +218,23 @@ def stratified_sample(y: np.ndarray, count: int, seed: int) -> np.ndarray:
     if count >= len(y):
         return np.arange(len(y))
     rng = np.random.default_rng(seed)
-    negative, positive = np.flatnonzero(y < 0), np.flatnonzero(y > 0)
-    least, most = max(2, count - len(negative)), min(len(positive), count - 2)
-    share = min(max(round(count * len(positive) / len(y)), least), most)
+    codes, sizes = np.unique(y, return_counts=True)
+    shares = _shares(count, sizes)
     chosen = [
-        rng.choice(negative, count - share, replace=False),
-        rng.choice(positive, share, replace=False),
+        rng.choice(np.flatnonzero(y == code), share, replace=False)
+        for code, share in zip(codes, shares, strict=True)
     ]
     return np.sort(np.concatenate(chosen))
+
+
+def _shares(count: int, sizes: np.ndarray) -> np.ndarray:
+    """How many of `count` patterns each class has, in proportion; at least two if it has them."""
+    shares = np.empty(len(sizes), np.int64)
+    for k in range(len(sizes) - 1, -1, -1):  # the first class takes what the others leave
+        others = sizes[:k]
+        least = max(min(2, sizes[k]), count - others.sum())
+        most = min(sizes[k], count - np.minimum(others, 2).sum()) if k else count
+        share = count if k == 0 else round(count * sizes[k] / sizes[: k + 1].sum())
+        shares[k] = min(max(share, least), most)
+        count -= shares[k]
+    return shares

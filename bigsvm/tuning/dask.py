@@ -90,4 +90,4 @@ def validate(job: TuningJob, task: FoldTask, thread_count: int) -> FoldResult:
                 _kept["matrix"] = kernel_matrix(job.grid.kernels[task.kernel], _kept["rows"])
             _kept["kernel"] = task.kernel
         matrix = _kept["matrix"]
-    return validate_fold(matrix, job.split, task.fold, job.grid)
+    return validate_fold(matrix, job.split, task, job.grid)

@@ -51,7 +51,7 @@ def validate_locally(
                     return
                 matrix = kernel_matrix(grid.kernels[kernel], rows)
                 for task in of_kernel:
-                    future = pool.submit(validate_fold, matrix, split, task.fold, grid, stop)
+                    future = pool.submit(validate_fold, matrix, split, task, grid, stop)
                     waiting[future] = task
                     unfinished[kernel] += 1
                 del matrix

@@ -1,4 +1,4 @@
-"""The finished folds of a tuning: a file for each fold under each kernel."""
+"""The finished trainings of a tuning: a file for each fold under each kernel."""
 
 import sys
 from pathlib import Path
@@ -9,52 +9,87 @@ import numpy as np
 from bigsvm.core.errors import UserError
 from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.training.checkpoint import check_same_run
-from bigsvm.tuning.cross_validation import COUNTS, ORDERS, FoldResult, FoldTask
+from bigsvm.tuning.cross_validation import (
+    CLASS_COUNTS,
+    COUNTS,
+    ORDERS,
+    FoldResult,
+    FoldTask,
+    Grid,
+)
 
-FORMAT = "bigsvm tuning 2"  # 1 had no auc and average_precision
+FORMAT = "bigsvm tuning 3"  # 2 could not be used in another grid
 
 
 class ResultStore:
     """Saves and loads the results of one tuning.
 
+    The grid may change: what it shares with the one before is not computed again.
+
     Parameters
     ----------
     folder : Path
     identity : dict
-        What determines the results: data, folds and grid. Results of another tuning are an error,
-        since they must not be mixed in one table.
-    shape : tuple of int
-        The numbers of algorithms and of values of C.
+        What determines the results besides the grid: data, folds, limits. Results of another
+        tuning are an error, since they must not be mixed in one table.
+    grid : Grid
+    classes : int
     """
 
-    def __init__(self, folder: Path, identity: dict[str, Any], shape: tuple[int, int]) -> None:
+    def __init__(self, folder: Path, identity: dict[str, Any], grid: Grid, classes: int) -> None:
         self._folder = folder
         self._identity = identity
-        self._shape = shape
+        self._grid, self._classes = grid, classes
+        self._saved: dict[Path, tuple[FoldResult, tuple[float, ...]]] = {}
 
-    def save(self, task: FoldTask, result: FoldResult) -> None:
-        """Write the result of a task atomically."""
-        write_tensors(self._path(task), result, {"format": FORMAT, "identity": self._identity})
+    def save(self, task: FoldTask, result: FoldResult) -> FoldResult:
+        """Write the result of a task atomically, beside what was there before; return both."""
+        path, C = self._path(task), task.C or self._grid.C
+        if path in self._saved:
+            before, others = self._saved[path]
+            result = {name: np.concatenate([before[name], result[name]], 1) for name in result}
+            C = (*others, *C)
+        order = np.argsort(C)
+        result, C = _at(result, order), tuple(np.array(C)[order].tolist())
+        about = {"C": list(C), "algorithms": list(self._grid.algorithms)}
+        write_tensors(path, result, {"format": FORMAT, "identity": self._identity, **about})
+        self._saved[path] = result, C
+        return _at(result, [C.index(wanted) for wanted in self._grid.C])
 
-    def load(self, tasks: list[FoldTask]) -> dict[FoldTask, FoldResult]:
-        """The saved results; damaged ones are skipped with a warning, to be computed again."""
-        found = {}
+    def load(self, tasks: list[FoldTask]) -> tuple[dict[FoldTask, FoldResult], list[FoldTask]]:
+        """The tasks that are done, with their results, and those that are not.
+
+        The latter have the values of C that are missing. Damaged results are skipped with a
+        warning, to be computed again.
+        """
         for path in sorted(self._folder.glob("*.safetensors")):
             try:
                 result, about = read_tensors(path)
-                if about.get("format") != FORMAT or set(result) != {*COUNTS, *ORDERS}:
+                if about.get("format") != FORMAT:
                     raise UserError(f"{path}: is {about.get('format')!r}, not {FORMAT!r}")
             except UserError as damage:
                 print(f"warning: {damage}; it is computed again", file=sys.stderr)
                 continue
             check_same_run(about.get("identity"), self._identity, self._folder.parent)
-            if any(_is_impossible(name, of_kind, self._shape) for name, of_kind in result.items()):
+            algorithms, C = about.get("algorithms"), about.get("C")
+            if not self._is_valid(result, algorithms, C):
                 print(
                     f"warning: {path}: has no valid results; it is computed again", file=sys.stderr
                 )
                 continue
-            found[path] = result
-        return {task: found[path] for task in tasks if (path := self._path(task)) in found}
+            assert isinstance(algorithms, list) and isinstance(C, list)
+            if set(self._grid.algorithms) <= set(algorithms):
+                places = [algorithms.index(name) for name in self._grid.algorithms]
+                self._saved[path] = {k: v[places] for k, v in result.items()}, tuple(C)
+        done, missing = {}, []
+        for task in tasks:
+            result, C = self._saved.get(self._path(task), ({}, ()))
+            rest = tuple(wanted for wanted in self._grid.C if wanted not in C)
+            if rest:
+                missing.append(task._replace(C=rest))
+            else:
+                done[task] = _at(result, [C.index(wanted) for wanted in self._grid.C])
+        return done, missing
 
     def clear(self) -> None:
         """Delete all results."""
@@ -62,15 +97,25 @@ class ResultStore:
             path.unlink()
 
     def _path(self, task: FoldTask) -> Path:
-        return self._folder / f"kernel-{task.kernel:03d}-fold-{task.fold:03d}.safetensors"
+        gamma = self._grid.kernels[task.kernel].gamma
+        return self._folder / f"gamma-{gamma!r}-fold-{task.fold:03d}.safetensors"
+
+    def _is_valid(self, result: FoldResult, algorithms: object, C: object) -> bool:
+        """Whether arrays are what a tuning writes: counts or shares, for every point."""
+        if not isinstance(algorithms, list) or not isinstance(C, list):
+            return False
+        if set(result) != {*CLASS_COUNTS, *COUNTS, *ORDERS}:
+            return False
+        for name, values in result.items():
+            shape = (len(algorithms), len(C), *([self._classes] if name in CLASS_COUNTS else []))
+            kind = np.float64 if name in ORDERS else np.int64
+            if values.shape != shape or values.dtype != kind or not bool((values >= 0).all()):
+                return False
+            if name in ORDERS and not bool((values <= 1).all()):
+                return False
+        return True
 
 
-def _is_impossible(name: str, values: np.ndarray, shape: tuple[int, int]) -> bool:
-    """Whether an array is not what a tuning writes: counts or shares, for every grid point."""
-    if name in ORDERS:
-        return (
-            values.shape != shape
-            or values.dtype != np.float64
-            or not bool(((values >= 0) & (values <= 1)).all())
-        )
-    return values.shape != shape or values.dtype != np.int64 or bool((values < 0).any())
+def _at(result: FoldResult, places: Any) -> FoldResult:
+    """The results at some values of C."""
+    return {name: np.ascontiguousarray(values[:, places]) for name, values in result.items()}

@@ -90,17 +90,16 @@ def _tune(config: Config, run_dir: TuneDir, fresh: bool, graceful_exit: Graceful
         data = resolve_data(config.data, progress)
     assert data.train is not None
     with open_dataset(dataset_spec(data.train)) as dataset, run_dir.locked():
-        tuning = build_tuning(config, dataset)
+        tuning = build_tuning(config, dataset, _log)
         for line in dataset.missing_chunk_warnings():
             _log(f"warning: {line}")
-        shape = (len(tuning.grid.algorithms), len(tuning.grid.C))
-        results = ResultStore(run_dir.points, tuning.identity, shape)
-        found = {} if fresh else results.load(tuning.tasks)
+        classes = len(dataset.classes)
+        results = ResultStore(run_dir.points, tuning.identity, tuning.grid, classes)
+        found, missing = ({}, tuning.tasks) if fresh else results.load(tuning.tasks)
         if fresh:
             results.clear()
         run_dir.write_text(run_dir.config, config.to_yaml())
-        missing = [task for task in tuning.tasks if task not in found]
-        _log_plan(tuning, dataset.d, len(found))
+        _log_plan(tuning, dataset.d, missing)
         if missing:
             store = absolute_spec(data.train)
             with connect(config.cluster, _log, graceful_exit) as cluster:
@@ -146,7 +145,8 @@ def _validate_on_cluster(
     tasks: list[FoldTask],
     interrupted: Callable[[], bool],
 ) -> Source:
-    key = hashlib.sha256(json.dumps(tuning.identity).encode()).hexdigest()
+    of_all = [tuning.identity, *map(repr, tuning.grid.kernels)]
+    key = hashlib.sha256(json.dumps(of_all).encode()).hexdigest()
     return validate_on_cluster(
         cluster, key, store, tuning.index, tuning.split, tuning.grid, tasks, interrupted
     )
@@ -161,8 +161,7 @@ def _collect(
         progress("folds", before, len(tuning.tasks))
         for task, result in source:
             check_overflow(result, task, tuning.grid)
-            results.save(task, result)
-            found[task] = result
+            found[task._replace(C=())] = results.save(task, result)
             progress("folds", before + len(found), len(tuning.tasks))
     return found
 
@@ -207,7 +206,7 @@ def _best_config(config: Config, best: Point, run_dir: TuneDir) -> str:
     return config.model_copy(update={"model": model, "run": run, "tune": None}).to_yaml()
 
 
-def _log_plan(tuning: Tuning, features: int, done: int) -> None:
+def _log_plan(tuning: Tuning, features: int, missing: list[FoldTask]) -> None:
     grid, options = tuning.grid, tuning.options
     n, widths = len(tuning.index), len(tuning.sigmas)
     trainings = options.folds * widths * len(grid.C) * len(grid.algorithms)
@@ -216,8 +215,9 @@ def _log_plan(tuning: Tuning, features: int, done: int) -> None:
         f"{widths} sigma x {len(grid.algorithms)} algorithms, {trainings:,} trainings of at most "
         f"{options.max_iterations:,} iterations each (tune.max_iterations)"
     )
-    if done:
-        _log(f"resuming: {done} of {len(tuning.tasks)} folds are done")
+    left = sum(len(task.C or grid.C) for task in missing) * len(grid.algorithms)
+    if left < trainings:
+        _log(f"resuming: {trainings - left:,} of {trainings:,} trainings are done")
 
 
 def _log(message: str) -> None:

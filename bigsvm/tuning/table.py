@@ -83,10 +83,10 @@ def points_of(
 ) -> list[Point]:
     """The table, in the order of the grid."""
     folds = range(len(split.initial))
-    sizes = {
-        sign: np.array([np.sum((split.fold_of == fold) & (split.y == sign)) for fold in folds])
-        for sign in (-1, 1)
-    }
+    sizes = np.array(
+        [[np.sum((split.fold_of == fold) & (split.y == code)) for code in split.codes]
+         for fold in folds]
+    )  # fmt: skip
     points = []
     for a, algorithm in enumerate(grid.algorithms):
         for k, sigma in enumerate(sigmas):
@@ -95,11 +95,12 @@ def points_of(
                 of_point = {
                     name: np.array([task[name][a, c] for task in tasks]) for name in tasks[0]
                 }
-                negative, positive = of_point["right_negative"], of_point["right_positive"]
+                right = of_point["right"]
+                f1 = 2 * right / (of_point["chosen"] + sizes)
                 values = {
-                    "accuracy": (negative + positive) / (sizes[-1] + sizes[1]),
-                    "balanced_accuracy": (negative / sizes[-1] + positive / sizes[1]) / 2,
-                    "f1": 2 * positive / (sizes[-1] - negative + sizes[1] + positive),
+                    "accuracy": right.sum(1) / sizes.sum(1),
+                    "balanced_accuracy": (right / sizes).sum(1) / sizes.shape[1],
+                    "f1": f1[:, 1] if f1.shape[1] == 2 else f1.mean(1),
                     **{name: of_point[name] for name in QUANTITIES if name in of_point},
                 }
                 converged = int(np.sum(of_point["status"] == CONVERGED))

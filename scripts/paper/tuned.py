@@ -14,7 +14,13 @@ from bigsvm.config import normalized_C
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel, block_of, products
 from bigsvm.solvers.precomputed import Limits, kernel_matrix, solve
-from bigsvm.tuning.cross_validation import Grid, Split, stratified_folds, validate_fold
+from bigsvm.tuning.cross_validation import (
+    FoldTask,
+    Grid,
+    Split,
+    stratified_folds,
+    validate_fold,
+)
 from scripts.paper.partitions import Rows, partition
 from scripts.paper.published import ALGORITHMS, MODELS
 
@@ -73,8 +79,8 @@ def validate(
     for kernel in kernels:
         matrix = kernel_matrix(kernel, rows.x)
         for fold in range(FOLDS):
-            found = validate_fold(matrix, split, fold, grid)
-            right = found["right_negative"] + found["right_positive"]
+            found = validate_fold(matrix, split, FoldTask(0, fold), grid)
+            right = found["right"].sum(axis=2)
             accuracy.append(right / np.count_nonzero(fold_of == fold))
     shape = (len(sigmas), FOLDS, len(BOTH), len(C))
     return Validated(tuple(sigmas), tuple(C), np.reshape(accuracy, shape))

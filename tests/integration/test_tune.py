@@ -11,17 +11,28 @@ import numpy as np
 import pytest
 import yaml
 
-from bigsvm import cli
+from bigsvm import BigSVC, cli
 from bigsvm.backends.in_memory import InMemoryBackend
+from bigsvm.config import PrepareOptions
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.kernels import Kernel
+from bigsvm.preparation.pipeline import prepare
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.exact import ExactSchedule
+from bigsvm.solvers.precomputed import Limits, kernel_matrix, solve
 from bigsvm.solvers.problem import Problem
 from bigsvm.stores.store import open_dataset
+from bigsvm.train import main as train_main
 from bigsvm.tune import main
-from bigsvm.tuning.cross_validation import stratified_folds, stratified_sample
+from bigsvm.tuning.cross_validation import (
+    FoldTask,
+    Grid,
+    Split,
+    stratified_folds,
+    stratified_sample,
+    validate_fold,
+)
 from tests.support.trainings import HANGS, environment, wait_until
 from tests.support.tunings import CS, SIGMAS, command, config_for, made_store, tune
 
@@ -229,7 +240,7 @@ def test_what_is_not_this_tuning_is_refused(
 ) -> None:
     before = found(straight)
     for setting, words in {
-        "tune.C=[1]": "C was",
+        "tune.folds=4": "folds was 3 and is now 4",
         "tune.seed=6": "seed was 5 and is now 6",
         "tune.max_iterations=7": "max_iterations was 100000 and is now 7",
         "solver.initial=1": "initial was 2 and is now 1",
@@ -242,6 +253,127 @@ def test_what_is_not_this_tuning_is_refused(
     assert cli.run(main, command(config, straight, "tune.metric=balanced_accuracy")) == 0
     tune(config, straight)
     assert found(straight) == before
+
+
+def test_a_wider_grid_computes_only_what_is_new(
+    config: Path, straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    narrow = ("tune.C=[1000, 0.1]", "tune.sigma=[2]")
+    tune(config, tmp_path, *narrow)
+    first = {path: path.stat().st_mtime_ns for path in tmp_path.glob("points/*")}
+    capsys.readouterr()
+    tune(config, tmp_path, "tune.C=[1000, 0.1]")  # another sigma
+    assert "resuming: 12 of 24 trainings are done" in capsys.readouterr().err
+    assert first == {path: path.stat().st_mtime_ns for path in first}
+    tune(config, tmp_path)  # another C
+    assert "resuming: 24 of 36 trainings are done" in capsys.readouterr().err
+    assert found(tmp_path) == found(straight)
+    tune(config, tmp_path, *narrow, "tune.algorithms=[mfw]")  # a part of it
+    assert "resuming: 6 of 6" in capsys.readouterr().err
+    assert set(table(tmp_path)) == {("mfw", "2.0", 1000.0), ("mfw", "2.0", 0.1)}
+    tune(config, tmp_path)
+    assert found(tmp_path) == found(straight)
+
+
+def test_more_than_two_classes_are_each_set_against_the_rest(
+    config: Path, data_dir: Path, tmp_path: Path
+) -> None:
+    from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+    from sklearn.preprocessing import label_binarize
+
+    # Two of its features overlap; with few rows of one class the margins of the classes differ.
+    lines = (data_dir / "iris.data").read_text().split()
+    rows = [line.split(",") for line in lines[:120]]
+    (tmp_path / "iris.csv").write_text("\n".join(f"{r[0]},{r[1]},{r[4]}" for r in rows))
+    prepare(tmp_path / "iris.csv", tmp_path / "iris.zarr", PrepareOptions(scaling="standard"))
+    settings = [f"data.train={tmp_path / 'iris.zarr'}", "tune.sigma=[1]", "tune.C=[1, 10]"]
+    settings.append("solver.initial=0")
+    weight = {"Iris-versicolor": 30.0}
+    tune(config, tmp_path / "run", *settings, f"model.class_weight={weight}", "tune.metric=f1")
+    with open_dataset(tmp_path / "iris.zarr") as data:
+        x, y = data.read(0, data.n), data.labels()
+    assert len(set(y)) == 3
+    for (algorithm, _, C), row in table(tmp_path / "run").items():
+        names = ("accuracy", "balanced_accuracy", "f1", "auc", "average_precision")
+        scored: dict[str, list[float]] = {name: [] for name in names}
+        for train, test in folds_of(y):
+            svc = BigSVC(
+                C=C,
+                sigma=1,
+                algorithm=algorithm,
+                absolute_tol=1e-5,
+                schedule="exact",
+                class_weight={1: 30.0},
+            ).fit(x[train], y[train])
+            decided, chosen = svc.decision_function(x[test]), svc.predict(x[test])
+            one_hot = label_binarize(y[test], classes=np.unique(y))
+            recall = [np.mean(chosen[y[test] == code] == code) for code in np.unique(y)]
+            scored["accuracy"].append(np.mean(chosen == y[test]))
+            scored["balanced_accuracy"].append(np.mean(recall))
+            scored["f1"].append(f1_score(y[test], chosen, average="macro"))
+            scored["auc"].append(roc_auc_score(one_hot, decided, average="macro"))
+            scored["average_precision"].append(average_precision_score(one_hot, decided))
+        for name, values in scored.items():
+            # The order of nearly equal decision values depends on their rounding.
+            near = 0.01 if name in ("auc", "average_precision") else 1e-9
+            assert float(row[f"{name}_mean"]) == pytest.approx(np.mean(values), abs=near), name
+        assert row["converged"] == "3" and float(row["accuracy_mean"]) > 0.5
+    assert cli.run(train_main, [str(tmp_path / "run/best.yaml")]) == 0
+
+
+def test_classes_are_compared_in_units_of_their_margins() -> None:
+    draw = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [150, 40, 10])
+    x = draw.normal(size=(200, 2)).astype(np.float32) + y[:, None]
+    kernel, rule = Kernel("rbf", 0.5), StopRule(relative=1e-6)
+    matrix, fold_of = kernel_matrix(kernel, x), stratified_folds(y, 2, 0)
+    test = fold_of == 0
+    initial = int(np.flatnonzero(~test)[0])
+    split = Split(y, fold_of, (initial, initial), class_weight=(np.array([1.0, 9.0, 100.0]),) * 2)
+    grid = Grid((kernel,), (1.0,), ("fw",), rule, 100_000)
+    counted = validate_fold(matrix, split, FoldTask(0, 0), grid)["chosen"][0, 0]
+    plain, scaled = [], []
+    C = np.array([1.0, 9.0, 100.0])[y]
+    for code in range(3):
+        signs = np.where(y == code, 1, -1)
+        found = solve(matrix, signs, C[None], "fw", Limits(rule, 100_000), initial, test)
+        q = np.outer(signs, signs) * matrix + np.diag(1 / C)
+        plain.append(found.decisions[0, test])
+        scaled.append(plain[-1] / (found.alpha[0] @ q @ found.alpha[0]))
+    expected, other = (np.bincount(np.argmax(f, axis=0), minlength=3) for f in (scaled, plain))
+    assert counted.tolist() == expected.tolist() != other.tolist()
+
+
+def test_what_does_not_fit_is_sampled(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bigsvm.tuning import build
+
+    monkeypatch.setattr(build, "_SAMPLES", (50, 100, 200))
+    monkeypatch.setattr(build, "_PROGRAM", 2**31 - build._ROOM - 4 * 120**2)
+    tune(config, tmp_path / "by-itself", "tune.C=[1]", "tune.sigma=[1]")
+    assert "tuning on 100 of 301 patterns" in capsys.readouterr().err
+    tune(config, tmp_path / "asked", "tune.C=[1]", "tune.sigma=[1]", "tune.subsample=100")
+    assert "tuning on" not in capsys.readouterr().err
+    assert found(tmp_path / "by-itself") == found(tmp_path / "asked")
+
+
+def test_contradictory_twins_of_first_rows_leave_no_fold_undecided(
+    config: Path, tmp_path: Path
+) -> None:
+    """A first row with a twin of the other label once ended a fold at once, with no decision."""
+    draw = np.random.default_rng(0)
+    X = np.round(draw.normal(size=(240, 2)), 2)
+    y = np.where(X[:, 0] + 0.3 * draw.normal(size=240) > 0, 1, -1)
+    X[1::2][:60], y[1::2][:60] = X[::2][:60], -y[::2][:60]  # a quarter of all rows are such twins
+    np.savez(tmp_path / "twins.npz", X=X, y=y)
+    prepare(tmp_path / "twins.npz", tmp_path / "twins.zarr", PrepareOptions(scaling="none"))
+    for initial in (0, 1, 2):
+        settings = [f"data.train={tmp_path / 'twins.zarr'}", "tune.sigma=[1]", "tune.C=[1]"]
+        tune(config, tmp_path / f"{initial}", *settings, f"solver.initial={initial}")
+        for row in table(tmp_path / f"{initial}").values():
+            assert float(row["accuracy_min"]) > 0.6, row
+            assert float(row["iterations_min"]) > 10 and row["converged"] == "3"
 
 
 def test_a_damaged_point_is_computed_again(
@@ -258,7 +390,7 @@ def test_a_damaged_point_is_computed_again(
 
 
 @pytest.mark.parametrize(
-    "forged", [np.zeros((1, 1), np.int64), np.zeros(4), np.full((2, 2), -1), np.zeros((2, 2))]
+    "forged", [np.zeros((1, 1), np.int64), np.zeros(4), np.full((2, 3), -1), np.zeros((2, 3))]
 )
 def test_a_forged_point_is_computed_again(
     forged: np.ndarray, config: Path, straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture

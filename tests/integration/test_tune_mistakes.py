@@ -9,7 +9,7 @@ import pytest
 from bigsvm import cli
 from bigsvm.stores.store import open_dataset
 from bigsvm.tune import main
-from tests.support.tunings import command, config_for, made_store, tune
+from tests.support.tunings import command, config_for, made_store
 
 
 @pytest.fixture(scope="module")
@@ -36,22 +36,6 @@ def test_a_fold_that_holds_all_the_weight_of_a_class_is_refused(
     assert "outside of fold" in said and "have the weight 0" in said and said.count("\n") == 1
 
 
-def test_more_than_two_classes_are_refused_by_name(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    path = tmp_path / "three.h5"
-    with h5py.File(path, "w") as file:
-        file["X"] = np.random.default_rng(0).normal(size=(60, 3))
-        file["y"] = np.arange(60) % 3
-    assert cli.run(main, command(config, tmp_path / "run", f"data.train={path}")) == 2
-    said = capsys.readouterr().err
-    assert "is for two classes" in said and "has 3" in said and said.count("\n") == 1
-    assert not (tmp_path / "run").exists()
-    assert "`positive` in data.train" in said
-    against_the_rest = f"data.train={{path: {path}, positive: 2}}"
-    tune(config, tmp_path / "run", against_the_rest, "tune.C=[1]")
-
-
 def test_numbers_out_of_range_are_a_mistake(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -74,7 +58,7 @@ BAD: dict[str, tuple[str, ...]] = {
     "tune.C={from: 0, to: 2, count: 3}": ("tune.C", "above 0"),
     "tune.algorithms=[svm]": ("tune.algorithms", "'fw' or 'mfw'"),
     "tune.folds=1": ("tune.folds = 1",),
-    "tune.folds=200": ("tune.folds = 200", "the smaller class has", "at most"),
+    "tune.folds=200": ("tune.folds = 200", "the smallest class has", "at most"),
     "tune.subsample=3": ("tune.subsample = 3",),
     "tune.metric=f3": ("tune.metric",),
     "solver.memory_limit=1MiB": ("tune.subsample", "raise solver.memory_limit"),
