@@ -1,20 +1,20 @@
 """The `bigsvm` command, and what all commands share: argument errors, exit codes, signals."""
 
 import atexit
+import difflib
 import errno
 import importlib
 import os
 import signal
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.version import __version__ as VERSION
 from bigsvm.terminal.closed_output import tolerate_closed_output
-from bigsvm.terminal.suggestions import did_you_mean
 
 WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
 
@@ -33,6 +33,12 @@ COMMANDS = {
 AS_MODULE, AS_PROGRAM = "python -m bigsvm.", "bigsvm "
 
 
+def _did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """A question such as "did you mean 'train'?", or None where no known word is near."""
+    near = difflib.get_close_matches(word, list(known), 1, cutoff=0.6)
+    return f"did you mean {near[0]!r}?" if near else None
+
+
 class Arguments(ArgumentParser):
     """An argument parser that reports a mistake in one line, as all other errors are.
 
@@ -48,7 +54,7 @@ class Arguments(ArgumentParser):
         """Parse; an unknown option is an error that names the nearest known one."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            near = did_you_mean(unknown[0].partition("=")[0], self._option_string_actions)
+            near = _did_you_mean(unknown[0].partition("=")[0], self._option_string_actions)
             self.error(
                 f"unrecognized arguments: {' '.join(unknown)}" + (f"; {near}" if near else "")
             )
@@ -144,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             Arguments.called_as = AS_MODULE
             _exit_on_ctrl_c()
     if arguments not in ([], ["-h"], ["--help"]):
-        near = did_you_mean(arguments[0], COMMANDS)
+        near = _did_you_mean(arguments[0], COMMANDS)
         hint = near or f"the commands are: {', '.join(COMMANDS)}"
         print(f"error: unknown command {arguments[0]!r}; {hint}", file=sys.stderr)
         return 2
