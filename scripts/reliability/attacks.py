@@ -206,6 +206,7 @@ def cache_not_writable(trial: Trial) -> None:
         Path(bigsvm.__file__).parent,
         installed / "bigsvm",
         ignore=shutil.ignore_patterns("__pycache__"),
+        dirs_exist_ok=True,  # the attack may be drawn twice for one run
     )
     for package in [installed / "bigsvm", *(installed / "bigsvm").rglob("*")]:
         if package.is_dir():  # unlike permissions, this holds for root, too
