@@ -8,13 +8,16 @@ import os
 import signal
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, NoReturn
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.version import __version__ as VERSION
 from bigsvm.terminal.closed_output import tolerate_closed_output
+from bigsvm.terminal.logs import LOGGER, configure
 
 WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
 
@@ -28,6 +31,7 @@ COMMANDS = {
     "export": "convert a model for ONNX Runtime or LIBSVM",
     "inspect": "show what a model, a run or a store contains",
     "report": "make a page about runs, or follow them live in a browser",
+    "completion": "print a shell's completion of commands and options",
     "init": "write a config to start from, for a store or a file",
 }
 AS_MODULE, AS_PROGRAM = "python -m bigsvm.", "bigsvm "
@@ -39,6 +43,10 @@ def _did_you_mean(word: str, known: Iterable[str]) -> str | None:
     return f"did you mean {near[0]!r}?" if near else None
 
 
+class _Collected(Exception):
+    """A parser was built, and is not to parse."""
+
+
 class Arguments(ArgumentParser):
     """An argument parser that reports a mistake in one line, as all other errors are.
 
@@ -46,18 +54,39 @@ class Arguments(ArgumentParser):
     """
 
     called_as = AS_MODULE
+    _collected: "list[Arguments] | None" = None
 
     def __init__(self, *, prog: str, **options: Any) -> None:
         super().__init__(prog=prog.replace(AS_MODULE, self.called_as), **options)
+        messages = self.add_argument_group("messages")
+        add = messages.add_argument
+        add("-q", "--quiet", action="store_true", help="show warnings and errors only")
+        add("-v", "--verbose", action="store_true", help="show details, too")
+        add("--log-file", type=Path, metavar="FILE", help="append all messages to it, with times")
+
+    @classmethod
+    @contextmanager
+    def described(cls) -> Iterator[list["Arguments"]]:
+        """Inside the block, parsers are collected instead of parsing, which ends the block."""
+        cls._collected = []
+        try:
+            with suppress(_Collected):
+                yield cls._collected
+        finally:
+            cls._collected = None
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; an unknown option is an error that names the nearest known one."""
+        if self._collected is not None:
+            self._collected.append(self)
+            raise _Collected
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             near = _did_you_mean(unknown[0].partition("=")[0], self._option_string_actions)
             self.error(
                 f"unrecognized arguments: {' '.join(unknown)}" + (f"; {near}" if near else "")
             )
+        configure(found.quiet, found.verbose, found.log_file)
         return found
 
     def error(self, message: str) -> NoReturn:
@@ -91,21 +120,19 @@ def _run_command(command: Callable[[Sequence[str] | None], int], argv: Sequence[
     try:
         return command(argv)
     except UserError as mistake:
-        print(f"error: {mistake}", file=sys.stderr)
+        LOGGER.error("%s", mistake)
         return 2
     except BrokenPipeError:
         # The reader of our output left (`| head`); Python must not report it on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13
     except OSError as failure:
-        print(
-            f"error: {failure.filename or 'input or output'}: {failure.strerror}", file=sys.stderr
-        )
+        LOGGER.error("%s: %s", failure.filename or "input or output", failure.strerror)
         # Otherwise the machine is at fault, not the user: a full disk, a lost network share.
         return 2 if failure.errno in WRONG_PATH else 1
     except MemoryError as failure:
         what = " ".join(str(failure).split()) or "for the next step"
-        print(f"error: not enough memory ({what})", file=sys.stderr)
+        LOGGER.error("not enough memory (%s)", what)
         return 1
     except KeyboardInterrupt:
         return 128 + 2

@@ -23,6 +23,7 @@ from bigsvm.prediction.outputs import (
     open_predictions,
 )
 from bigsvm.readers import FORMATS, ReadOptions
+from bigsvm.terminal.logs import log
 from bigsvm.terminal.progress import show_progress
 from bigsvm.terminal.signals import exit_on_sigterm
 
@@ -183,12 +184,8 @@ def _score(
     from bigsvm.cluster.start import connect
     from bigsvm.prediction.cluster import score_on_cluster
 
-    workers = stack.enter_context(connect(cluster, _log, lambda: False))
+    workers = stack.enter_context(connect(cluster, log, lambda: False))
     return score_chunks(*work) if workers is None else score_on_cluster(workers, *work)
-
-
-def _log(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 EXAMPLES = """examples:
@@ -229,7 +226,6 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     add("--no-labels", action="store_true", help="the input has none, or ignore them: in a "
         "file every column is a feature")  # fmt: skip
     add("--overwrite", action="store_true", help="replace an existing OUT")
-    add("--quiet", action="store_true", help="show neither progress nor summary")
     add("--cluster", metavar="WHERE", help="compute on the workers of a Dask cluster: `local` "
         "starts workers here; or a scheduler's address, or its scheduler file")  # fmt: skip
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="a value for the cluster "

@@ -45,7 +45,6 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
         "input")  # fmt: skip
     add("store", metavar="STORE", type=Path, help="what to make: *.zarr, *.h5 or *.hdf5")
     add("--overwrite", action="store_true", help="replace an existing store")
-    add("--quiet", action="store_true", help="show neither progress nor summary")
     add("--like", type=Path, metavar="STORE|MODEL", help="prepare labelled files exactly as the "
         "training data of this store, model or run was, as a test set")  # fmt: skip
     split = parser.add_argument_group("test set")

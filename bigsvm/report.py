@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bigsvm import cli
 from bigsvm.core.errors import UserError
+from bigsvm.terminal.logs import log
 from bigsvm.training.run_dir import run_labels
 
 EXAMPLES = """writes one HTML file that needs no network: how the runs ended and what to do next,
@@ -70,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for run in runs:
             run.evaluate()
             if run.problem is not None:
-                print(f"warning: {run.run.folder}: {run.problem}", file=sys.stderr)
+                log(f"warning: {run.run.folder}: {run.problem}")
     if not out.parent.is_dir():
         raise UserError(f"{out.parent}: the run never began; there is nothing to report")
     made = f"Made {time.strftime('%Y-%m-%d %H:%M')} by bigsvm {cli.VERSION}"

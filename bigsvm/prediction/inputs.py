@@ -1,6 +1,5 @@
 """The input of `predict`: a store, or a file of raw rows."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from bigsvm.stores.group import open_group, wrap_read_errors
 from bigsvm.stores.store import open_dataset
 from bigsvm.tables.encoding import Encoding
 from bigsvm.tables.reader import EncodedTable
+from bigsvm.terminal.logs import LOGGER
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _open_store(
     )
     check_features_of(dataset, model)
     for line in dataset.missing_chunk_warnings():
-        print(f"warning: {line}", file=sys.stderr)
+        LOGGER.warning("%s", line)
     ours, theirs = effective_scaling(model.scaling), effective_scaling(dataset.scaling)
     if theirs is not None and theirs != ours:
         raise scaling_mismatch(model, dataset)

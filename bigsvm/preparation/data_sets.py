@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from bigsvm.core.urls import is_url
 from bigsvm.preparation.sources import cache_dir, file_digests, local_files, source_files
 from bigsvm.stores.group import open_group
 from bigsvm.stores.store import open_dataset
+from bigsvm.terminal.logs import log
 
 Spec = str | dict[str, Any]
 POLL_SECONDS = 0.5
@@ -36,7 +36,7 @@ def resolve_data(data: DataConfig, progress: Progress = no_progress) -> DataConf
         except BeingWritten as other:
             if not waiting:
                 what = str(other).partition(";")[0]
-                print(f"waiting: {what}", file=sys.stderr, flush=True)
+                log(f"waiting: {what}")
             waiting = True
             time.sleep(POLL_SECONDS)
 

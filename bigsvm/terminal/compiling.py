@@ -1,12 +1,13 @@
 """A message while numba compiles, which only the first start of a command has to wait for."""
 
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from threading import Timer
 
 from numba.core import event
+
+from bigsvm.terminal.logs import log
 
 SECONDS_BEFORE_MESSAGE = 1.0
 
@@ -46,8 +47,7 @@ class CompileTimer(event.Listener):
     def _print(self) -> None:
         if not self._printed:
             self._printed = True
-            with suppress(OSError):  # the reader of stderr may be gone
-                print("compiling; only the first start takes so long", file=sys.stderr, flush=True)
+            log("compiling; only the first start takes so long")
 
 
 @contextmanager

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bigsvm.core.messages import format_duration
-from bigsvm.core.progress import Progress
+from bigsvm.core.progress import Progress, no_progress
+from bigsvm.terminal.logs import is_quiet, log
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -14,7 +15,9 @@ SECONDS_BETWEEN_LINES = 10.0
 @contextmanager
 def show_progress() -> Iterator[Progress]:
     """Yield a Progress callback that displays on stderr."""
-    if sys.stderr.isatty():
+    if is_quiet():
+        yield no_progress
+    elif sys.stderr.isatty():
         with _bars() as progress:
             yield progress
     else:
@@ -58,6 +61,6 @@ def _lines() -> Progress:
             if total is not None and done > first:
                 left = (now - since) * (total - done) / (done - first)
                 in_all += f", about {format_duration(left)} left"
-            print(f"{what}: {done:,}{in_all}", file=sys.stderr, flush=True)
+            log(f"{what}: {done:,}{in_all}")
 
     return show

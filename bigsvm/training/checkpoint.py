@@ -1,6 +1,5 @@
 """Checkpoints, from which a run resumes to the same bits."""
 
-import sys
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,6 +17,7 @@ from bigsvm.solvers.class_states import ClassStates
 from bigsvm.solvers.one_vs_rest import OneVsRest
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import EXCLUDED, SUPPORT, UNSEEN, State, pieces
+from bigsvm.terminal.logs import LOGGER
 
 KIND = "bigsvm checkpoint "
 FORMAT = KIND + "3"
@@ -89,6 +89,7 @@ class Checkpoints:
             }
         path = self._folder / f"checkpoint-{state.iteration:010d}.safetensors"
         write_tensors(path, arrays, about)
+        LOGGER.debug("checkpoint: %s", path)
         # A checkpoint of a later iteration must be a damaged one that `latest` skipped.
         paths = self._paths()
         newest = paths.index(path) + 1
@@ -109,7 +110,7 @@ class Checkpoints:
             except UserError as damage:
                 last = path == paths[0]
                 then = "none is left: starting over" if last else "using the one before it"
-                print(f"warning: {damage}; {then}", file=sys.stderr)
+                LOGGER.warning("%s; %s", damage, then)
                 continue
             if checkpoint.identity != self._identity and self._has_no_steps(checkpoint):
                 return None

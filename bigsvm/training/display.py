@@ -5,12 +5,13 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from bigsvm.core.messages import format_duration
 from bigsvm.core.stop_rule import StopRule
+from bigsvm.terminal.logs import is_quiet, log, log_only_to_file
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -144,8 +145,7 @@ class _LogDisplay:
             self.log(format_report(report, self._time_left.rate, left))
 
     def log(self, message: str) -> None:
-        with suppress(OSError):  # the reader of stderr may be gone
-            print(message, file=sys.stderr, flush=True)
+        log(message)
 
 
 class _LiveDisplay:
@@ -158,6 +158,7 @@ class _LiveDisplay:
         self._time_left = time_left
         self._report: Report | None = None
         self._left = math.inf
+        self._logged = -math.inf
         self._at = time.monotonic()
         console = Console(stderr=True, highlight=False)
         self.live = Live(console=console, refresh_per_second=2, get_renderable=self._line)
@@ -176,15 +177,18 @@ class _LiveDisplay:
         left = self._time_left.update(report)
         self._report, self._left, self._at = report, left, time.monotonic()
         self.live.refresh()
+        if time.monotonic() - self._logged >= SECONDS_BETWEEN_LINES:
+            self._logged = time.monotonic()
+            log_only_to_file(format_report(report, self._time_left.rate, left))
 
     def log(self, message: str) -> None:
-        self.live.console.print(message, markup=False)
+        log(message)  # above the line: rich redirects stderr
 
 
 @contextmanager
 def open_display(time_left: TimeLeft) -> Iterator[Display]:
     """A display on stderr: live on a terminal, lines otherwise."""
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not is_quiet():
         display = _LiveDisplay(time_left)
         display.live.start()
         try:

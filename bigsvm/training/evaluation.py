@@ -1,7 +1,6 @@
 """Scores of a run's snapshots, once or while the run is being trained, as `evaluate` shows them."""
 
 import json
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +24,7 @@ from bigsvm.models.evaluation import (
 from bigsvm.models.model import Model, load_model
 from bigsvm.models.plots import Evolution, plot_evolution
 from bigsvm.models.scoring import Spec
+from bigsvm.terminal import logs
 from bigsvm.terminal.progress import show_progress
 from bigsvm.training.run_dir import RunDir
 
@@ -194,7 +194,7 @@ def describe(model: Model) -> str:
 
 
 def _warn(line: str) -> None:
-    print(f"warning: {line}", file=sys.stderr, flush=True)
+    logs.log(f"warning: {line}")
 
 
 def _is_new(final: Path, snapshots: Sequence[Path]) -> bool:
@@ -266,7 +266,7 @@ def follow(runs: Mapping[str, RunEvaluation], picture: Path | None) -> None:
 
     def log(run: RunEvaluation, what: str) -> None:
         if logged.get(run) != what:
-            print(f"{run.folder}: {what}", file=sys.stderr, flush=True)
+            logs.log(f"{run.folder}: {what}")
             logged[run] = what
 
     print(f"{'':{width}}{HEADING}", flush=True)

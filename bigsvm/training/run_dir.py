@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,6 +11,7 @@ from typing import Any
 
 from bigsvm.core.errors import DISK_FULL, UserError
 from bigsvm.files.atomic import atomic_write, open_no_symlink, remove_stale_temporaries
+from bigsvm.terminal.logs import LOGGER
 
 SHARED_LOCK_SECONDS = 0.5
 
@@ -69,10 +69,10 @@ class RunDir:
                     "or use another --run-dir"
                 ) from None
             except OSError:
-                print(
-                    f"warning: {self.path}: this file system does not support locks; "
-                    "do not start a second trainer here",
-                    file=sys.stderr,
+                LOGGER.warning(
+                    "%s: this file system does not support locks; do not start a second trainer "
+                    "here",
+                    self.path,
                 )
             if not os.access(self.path, os.W_OK):
                 raise UserError(f"{self.path}: the run directory is not writable")

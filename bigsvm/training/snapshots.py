@@ -11,6 +11,7 @@ import numpy as np
 from bigsvm.backends.products import GatheredRows
 from bigsvm.core.arrays import RowChunks
 from bigsvm.models.model import Intercept, Model, write_model
+from bigsvm.terminal.logs import LOGGER
 from bigsvm.training.threshold import Rule, threshold_at
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class SnapshotWriter:
         step = max(1, _CHUNK_BYTES // (4 * self._backend.d))
         rows: RowChunks = GatheredRows(self._backend, support, step, self._dataset.chunk_rows)
         write_model(model, _Checked(rows, self._dataset, support) if is_last else rows, path)
+        LOGGER.debug("model: %s, %s support vectors", path, f"{len(support):,}")
 
 
 class _Checked:

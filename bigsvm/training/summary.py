@@ -11,6 +11,7 @@ from bigsvm.core.version import __version__
 from bigsvm.models.final_scores import Majority
 from bigsvm.solvers.diagnosis import diagnose
 from bigsvm.solvers.one_vs_rest import OneVsRest
+from bigsvm.terminal.logs import print_result
 from bigsvm.training.display import Display
 from bigsvm.training.loop import Outcome, Training
 from bigsvm.training.validation import NAMES
@@ -79,7 +80,7 @@ def _by_class(training: Training, outcome: Outcome, labels: Classes) -> list[dic
 def print_summary(summary: dict[str, Any], path: Path, next_step: str) -> None:
     """Print the result of a training in a few lines."""
     accuracy = summary.get("accuracy")
-    print(
+    print_result(
         f"{summary['status']} after {summary['iterations']:,} iterations, "
         f"{summary['train_seconds']:.1f} s: gap {summary['gap']:.2e} "
         f"({summary['relative_gap']:.1e} of the margin), "
@@ -89,23 +90,23 @@ def print_summary(summary: dict[str, Any], path: Path, next_step: str) -> None:
         + _beside_accuracy(summary)
     )
     if summary["true_gap"] is not None:
-        print(
+        print_result(
             f"recomputed: true gap {summary['true_gap']:.2e} "
             f"({summary['true_relative_gap']:.1e} of the margin), drift {summary['drift']:.1e}"
         )
     if overhead := summary.get("overhead_seconds_a_pass"):
-        print(
+        print_result(
             f"cluster: a pass took {1e3 * overhead:.0f} ms longer than its slowest worker computed"
         )
     if summary["status"] != "interrupted":
-        print(f"model: {path / 'model.safetensors'}")
+        print_result(f"model: {path / 'model.safetensors'}")
     if validation := summary.get("validation"):
         best, name = validation["best"], NAMES[validation["metric"]]
-        print(
+        print_result(
             f"best on {validation['rows']:,} validation rows: iteration {best['iteration']:,}, "
             f"{name} {100 * best[validation['metric']]:.2f} %: {path / 'best.safetensors'}"
         )
-    print(next_step)
+    print_result(next_step)
 
 
 def _beside_accuracy(summary: dict[str, Any]) -> str:
@@ -130,11 +131,13 @@ def print_finished(summary: dict[str, Any], path: Path) -> None:
         more = "a smaller solver.tolerance continues it"
     else:
         more = "a larger solver.max_iterations continues it"
-    print(
+    print_result(
         f"already {summary['status']} after {summary['iterations']:,} iterations: nothing to do; "
         f"{more}, --fresh starts over"
     )
-    print(f"model: {path / 'model.safetensors'}; snapshots: python -m bigsvm.evaluate {path}")
+    print_result(
+        f"model: {path / 'model.safetensors'}; snapshots: python -m bigsvm.evaluate {path}"
+    )
 
 
 def warn_if_useless(outcome: Outcome, training: Training, display: Display) -> None:

@@ -1,6 +1,5 @@
 """The finished trainings of a tuning: a file for each fold under each kernel."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from bigsvm.core.errors import UserError
 from bigsvm.files.checked_tensors import read_tensors, write_tensors
+from bigsvm.terminal.logs import LOGGER
 from bigsvm.training.checkpoint import check_same_run
 from bigsvm.tuning.cross_validation import (
     CLASS_COUNTS,
@@ -68,14 +68,12 @@ class ResultStore:
                 if about.get("format") != FORMAT:
                     raise UserError(f"{path}: is {about.get('format')!r}, not {FORMAT!r}")
             except UserError as damage:
-                print(f"warning: {damage}; it is computed again", file=sys.stderr)
+                LOGGER.warning("%s; it is computed again", damage)
                 continue
             check_same_run(about.get("identity"), self._identity, self._folder.parent)
             algorithms, C = about.get("algorithms"), about.get("C")
             if not self._is_valid(result, algorithms, C):
-                print(
-                    f"warning: {path}: has no valid results; it is computed again", file=sys.stderr
-                )
+                LOGGER.warning("%s: has no valid results; it is computed again", path)
                 continue
             assert isinstance(algorithms, list) and isinstance(C, list)
             if set(self._grid.algorithms) <= set(algorithms):

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import sys
 from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +19,7 @@ from bigsvm.preparation.data_sets import absolute_spec, dataset_spec, resolve_da
 from bigsvm.solvers.precomputed import Limits, solve
 from bigsvm.stores.store import Dataset, open_dataset
 from bigsvm.terminal.compiling import notify_compilation
+from bigsvm.terminal.logs import log
 from bigsvm.terminal.progress import show_progress
 from bigsvm.terminal.signals import GracefulExit
 from bigsvm.training.run_dir import RunDir
@@ -90,9 +90,9 @@ def _tune(config: Config, run_dir: TuneDir, fresh: bool, graceful_exit: Graceful
         data = resolve_data(config.data, progress)
     assert data.train is not None
     with open_dataset(dataset_spec(data.train)) as dataset, run_dir.locked():
-        tuning = build_tuning(config, dataset, _log)
+        tuning = build_tuning(config, dataset, log)
         for line in dataset.missing_chunk_warnings():
-            _log(f"warning: {line}")
+            log(f"warning: {line}")
         classes = len(dataset.classes)
         results = ResultStore(run_dir.points, tuning.identity, tuning.grid, classes)
         found, missing = ({}, tuning.tasks) if fresh else results.load(tuning.tasks)
@@ -102,7 +102,7 @@ def _tune(config: Config, run_dir: TuneDir, fresh: bool, graceful_exit: Graceful
         _log_plan(tuning, dataset.d, missing)
         if missing:
             store = absolute_spec(data.train)
-            with connect(config.cluster, _log, graceful_exit) as cluster:
+            with connect(config.cluster, log, graceful_exit) as cluster:
                 if cluster is None:
                     source = _validate_in_threads(config, tuning, dataset, missing, graceful_exit)
                 else:
@@ -210,15 +210,11 @@ def _log_plan(tuning: Tuning, features: int, missing: list[FoldTask]) -> None:
     grid, options = tuning.grid, tuning.options
     n, widths = len(tuning.index), len(tuning.sigmas)
     trainings = options.folds * widths * len(grid.C) * len(grid.algorithms)
-    _log(
+    log(
         f"{n:,} patterns of {features} features, {options.folds} folds: {len(grid.C)} C x "
         f"{widths} sigma x {len(grid.algorithms)} algorithms, {trainings:,} trainings of at most "
         f"{options.max_iterations:,} iterations each (tune.max_iterations)"
     )
     left = sum(len(task.C or grid.C) for task in missing) * len(grid.algorithms)
     if left < trainings:
-        _log(f"resuming: {trainings - left:,} of {trainings:,} trainings are done")
-
-
-def _log(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+        log(f"resuming: {trainings - left:,} of {trainings:,} trainings are done")

@@ -89,6 +89,18 @@ def test_a_report(place: Path) -> None:
     ]
 
 
+def test_messages_and_completion(place: Path) -> None:
+    (commands,) = examples("bigsvm/inspection/README.md", "Messages and completion", "sh")
+    train, completion = commands.splitlines()
+    short = "--set data.train=q.zarr --set data.prepare={} --set data.source=null"
+    shutil.copytree(REPOSITORY / "configs", place / "configs", dirs_exist_ok=True)
+    run_commands(f"{train} {short} --set solver.max_iterations=300", place)
+    assert "INFO max_iterations after 300 iterations" in (place / "train.log").read_text()
+    printed, file = completion.partition("#")[0].split(">")
+    assert file.strip().endswith(".bash")
+    assert "complete -F _bigsvm bigsvm" in run_commands(printed, place)
+
+
 def test_tensorboard_and_mlflow(place: Path) -> None:
     (commands,) = examples("bigsvm/inspection/README.md", "TensorBoard and MLflow", "sh")
     short = "--set data.train=q.zarr --set data.prepare={} --set data.source=null"
