@@ -164,7 +164,7 @@ def encode_labels(labels: np.ndarray, classes: Classes, where: str) -> np.ndarra
 
 
 def one_vs_rest_signs(codes: np.ndarray, k: int) -> np.ndarray:
-    """Of more than two classes: +1 for class k, -1 for the rest."""
+    """+1 for class k, -1 for the rest."""
     return np.where(codes == k, np.int8(1), np.int8(-1))
 
 

@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.backends import Backend
 from bigsvm.config import TOLERANCE
-from bigsvm.core.labels import to_label
-from bigsvm.estimator.fit import FitOptions, FitResult, fit_binary, fit_multiclass
+from bigsvm.core.labels import one_vs_rest_signs, to_label
+from bigsvm.estimator.fit import FitOptions, FitResult, fit_classes, pauses
 from bigsvm.estimator.folds import check_calibration, cross_validated_calibration
 from bigsvm.estimator.iterates import (
     CallbackSupportMixin,
@@ -276,16 +276,12 @@ class BigSVC(ClassifierMixin, BaseEstimator, CallbackSupportMixin):
             told = SklearnCallbacks.of(self, iterates, {"X": X, "y": y})
             others = [other for other in (early, told) if other is not None]
             with defer_interrupt() as interrupted:
-                monitor = StopMonitor(self, began, interrupted, others)
                 every_step = self.callback is not None or told is not None
-                if n_outputs == 1:
-                    signs = np.where(codes == 1, 1, -1).astype(np.int8)
-                    start = starts[0] if starts is not None else None
-                    fits = [fit_binary(backend, signs, options, monitor, start, every_step)]
-                else:
-                    fits = fit_multiclass(
-                        backend, codes, n_outputs, options, monitor, starts, every_step
-                    )
+                monitor = StopMonitor(self, began, interrupted, pauses(options, every_step), others)
+                # Of two classes, the second against the first.
+                against = [1] if n_outputs == 1 else range(n_outputs)
+                signs = [one_vs_rest_signs(codes, k) for k in against]
+                fits = fit_classes(backend, signs, options, monitor, starts)
             if early is not None:
                 fits = early.best(fits)
                 self.validation_scores_ = early.scores

@@ -14,12 +14,11 @@ from bigsvm.estimator.fit import FitOptions, FitResult
 from bigsvm.kernels import block_of, products
 from bigsvm.models.scores import scores_of, scores_of_classes
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.state import State
 from bigsvm.training.validation import held_out_rows
 
 if TYPE_CHECKING:
     from bigsvm.estimator.classifier import BigSVC
-    from bigsvm.solvers.class_states import ClassStates
+    from bigsvm.solvers.joint import JointState
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -83,7 +82,7 @@ class Iterates:
         signs = [np.where(self._codes == k, 1, -1).astype(np.int8) for k in self._positive]
         return [Problem(self.backend, of_class, *what) for of_class in signs]
 
-    def coefficients(self, state: State | ClassStates) -> Coefficients:
+    def coefficients(self, state: JointState) -> Coefficients:
         """The coefficients at an iterate."""
         each = _alphas(state)
         index = np.flatnonzero(np.any([alpha > 0 for alpha, _ in each], axis=0))
@@ -93,7 +92,7 @@ class Iterates:
         ]
         return Coefficients(index, np.array(values))
 
-    def alphas(self, state: State | ClassStates) -> list[np.ndarray]:
+    def alphas(self, state: JointState) -> list[np.ndarray]:
         """A copy of the alpha of each class."""
         return [alpha.copy() for alpha, _ in _alphas(state)]
 
@@ -110,10 +109,8 @@ class Iterates:
         return found
 
 
-def _alphas(state: State | ClassStates) -> list[tuple[np.ndarray, float]]:
+def _alphas(state: JointState) -> list[tuple[np.ndarray, float]]:
     """The alpha of each class now, and its a'Qa."""
-    if isinstance(state, State):
-        return [(state.alpha, state.quad_form)]
     return [(state.now(k).alpha, state.quad_form(k)) for k in range(len(state.classes))]
 
 
@@ -142,7 +139,7 @@ class EarlyStopping:
         self._best: tuple[float, list[np.ndarray]] | None = None
         self.scores: list[dict[str, float]] = []
 
-    def __call__(self, state: State | ClassStates) -> str | None:
+    def __call__(self, state: JointState) -> str | None:
         """Score an iterate if it is time; a status if the fit is to stop."""
         last = self.scores[-1]["iteration"] if self.scores else 0
         if state.iteration < last + VALIDATE_EVERY:
@@ -214,7 +211,7 @@ class SklearnCallbacks:
             estimator=self._estimator, **self._data, reconstruction_attributes={}
         )
 
-    def __call__(self, state: State | ClassStates) -> str | None:
+    def __call__(self, state: JointState) -> str | None:
         """One task; "callback" if one of the callbacks asks to stop."""
 
         def attributes() -> dict[str, Any]:  # only if a callback takes the fitted estimator

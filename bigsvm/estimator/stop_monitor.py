@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from pydantic import Field
 
 from bigsvm.config import Duration
 from bigsvm.estimator.options import validate_parameter
+from bigsvm.solvers.solve import Monitor
 
 if TYPE_CHECKING:
     from bigsvm.estimator.classifier import BigSVC
-    from bigsvm.solvers.class_states import ClassStates
-    from bigsvm.solvers.state import State
+    from bigsvm.solvers.joint import JointState
+    from bigsvm.solvers.schedule import Event, Pause
 
 SECONDS_BETWEEN_LINES = 1.0
 
@@ -45,8 +46,8 @@ class Progress:
     relative_gap: float
 
 
-class StopMonitor:
-    """Called by a fit with its iterates; prints progress and decides whether to stop.
+class StopMonitor(Monitor):
+    """Called by a fit with its events; prints progress and decides whether to stop.
 
     Parameters
     ----------
@@ -56,6 +57,8 @@ class StopMonitor:
         When the fit began, by `time.monotonic`.
     interrupted : callable
         Returns whether Ctrl-C was pressed.
+    pause : callable
+        See `Monitor.next_pause`.
     others : sequence of callables
         Called with every new iterate; a status that one returns ends the fit.
     """
@@ -65,38 +68,44 @@ class StopMonitor:
         estimator: BigSVC,
         began: float,
         interrupted: Callable[[], bool],
-        others: Sequence[Callable[[Any], str | None]] = (),
+        pause: Pause,
+        others: Sequence[Callable[[JointState], str | None]] = (),
     ) -> None:
         self._estimator, self._began, self._interrupted = estimator, began, interrupted
-        self._others, self._shown_at = others, 0
+        self._pause, self._others = pause, others
         self._deadline = np.inf
         if estimator.time_limit is not None:
             self._deadline = began + validate_parameter(
                 "time_limit", Annotated[Duration, Field(gt=0)], estimator.time_limit
             )
-        self._printed_at, self._called_at = began, 0
+        self._printed_at, self._shown_at = began, 0
 
-    def __call__(self, state: State | ClassStates) -> str | None:
-        """The status to stop with, if any."""
-        estimator, now = self._estimator, time.monotonic()
+    def next_pause(self, iteration: int) -> int:
+        """See `Monitor`."""
+        return self._pause(iteration)
+
+    def stop(self, event: Event) -> str | None:
+        """Print and call back; the status to stop with, if any."""
+        estimator, state, now = self._estimator, event.state, time.monotonic()
         if estimator.verbose and now - self._printed_at >= SECONDS_BETWEEN_LINES:
             self._printed_at = now
             print(
                 f"[BigSVC] iteration {state.iteration:,}, gap {state.gap:.2e}, "
                 f"{state.relative_gap:.1e} of the margin"
             )
-        if estimator.callback is not None and state.iteration > self._called_at:
-            self._called_at = state.iteration
-            progress = Progress(
-                state.iteration, state.passes, state.gap, now - self._began, state.relative_gap
-            )
-            if estimator.callback(progress):
-                return "callback"
-        if state.iteration > self._shown_at:
+        if event.what == "begin":  # with however little time, a fit takes a step
+            return None
+        if event.what != "steps" and state.iteration > self._shown_at:
             self._shown_at = state.iteration
+            if estimator.callback is not None and estimator.callback(self._progress(state)):
+                return "callback"
             for other in self._others:
                 if status := other(state):
                     return status
         if self._interrupted():
             return "interrupted"
         return "time_limit" if now >= self._deadline else None
+
+    def _progress(self, state: JointState) -> Progress:
+        seconds = time.monotonic() - self._began
+        return Progress(state.iteration, state.passes, state.gap, seconds, state.relative_gap)

@@ -73,8 +73,8 @@ def largest_hot_set(hot_set: int, d: int) -> int:
     return min(hot_set, max(_SMALL, _HOT_VALUES // d))
 
 
-class BlockSchedule:
-    """Subproblems solved in memory, a pass over the data after each.
+class BlockSolver:
+    """The block schedule of one class: its subproblems, and what it requests of each pass.
 
     Parameters
     ----------
@@ -98,38 +98,11 @@ class BlockSchedule:
         self._columns = HotColumns(kernel, memory - reserved, min(hot_set, n))
         self._samples = _SampleBackend()
 
-    def sibling(self, problem: Problem) -> "BlockSchedule":
+    def sibling(self, problem: Problem) -> "BlockSolver":
         """The same for other labels of the same patterns, in the same memory."""
         other = copy(self)
         other._problem = problem
         return other
-
-    def run(
-        self, state: State, pause: Callable[[int], int] = lambda iteration: 2**62
-    ) -> Iterator[State]:
-        """Take steps until convergence.
-
-        Yields `state` after each pass and now and then, and a copy, whose gradient is not up to
-        date, at the iterations that `pause` names in between; `state` itself is changed by passes
-        only.
-        """
-        self.begin(state)
-        converged = self.stop_test(state)
-        while not converged:
-            block = self.select_block(state)
-            due = pause(state.iteration)
-            for _ in self.solve(block, pause):
-                if block.iteration >= due:
-                    yield block.preview_state
-                    due = pause(block.iteration)
-                else:
-                    yield state  # no new iterate; lets the caller check for interruption
-            if block.is_whole:
-                converged = self.commit_whole(block)
-            else:
-                request = self.request(block)
-                converged = self.commit_block(block, request, self._gradient(request))
-            yield state
 
     def begin(self, state: State) -> None:
         """Draw the first sample, where a run starts from one pattern and all are too many."""
@@ -381,19 +354,6 @@ class BlockSchedule:
         if not np.isfinite(state.gap):
             raise overflowed(state)
         return converged and not state.sample
-
-    def _gradient(self, request: GradientRequest) -> np.ndarray:
-        """A pass over the data, or over a sample."""
-        problem = self._problem
-        if request.from_scratch and request.rows is None:
-            alpha = np.zeros(len(problem.y))
-            alpha[request.index] = request.alpha
-            return problem.gradient(alpha)
-        moved = GatheredRows(problem.backend, request.index, problem.backend.rows_at_once)
-        if request.rows is None:
-            return problem.gradient_change(request.index, request.alpha, moved)
-        part = problem.part(request.rows, self.sample_backend(request))
-        return part.gradient_change(request.places, request.alpha, moved)
 
     def sample_backend(self, request: GradientRequest) -> Backend:
         """Serves the patterns of a sample."""

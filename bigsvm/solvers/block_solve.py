@@ -50,6 +50,11 @@ class BlockSolve:
         return self.part.iteration if self.inner is None else self.inner.iteration
 
     @property
+    def gap(self) -> float:
+        """As the last step saw it."""
+        return self.part.gap if self.inner is None else self.inner.gap
+
+    @property
     def role(self) -> np.ndarray:
         """The roles of the patterns of the subproblem now."""
         return self._preview_part().role

@@ -1,7 +1,6 @@
-"""The `exact` schedule: the paper's loop, iterate by iterate."""
+"""The steps of the `exact` schedule: the paper's loop, iterate by iterate."""
 
 from collections.abc import Callable, Iterator
-from copy import copy
 
 import numpy as np
 from numba import get_num_threads
@@ -28,64 +27,44 @@ _BURST = 256
 _WORTH_THREADS = 8192
 
 
-class ExactSchedule:
-    """One pattern joins at most, then one pairwise step, in every iteration.
+def exact_steps(
+    problem: Problem, cache: ColumnCache, state: State, pause: Callable[[int], int]
+) -> Iterator[None]:
+    """Take steps until the gap is closed: at most one pattern joins in each, then a pairwise step.
 
-    Parameters
-    ----------
-    problem : Problem
-    space : (size,) float32
-        Where kernel columns are kept; see `space_for_columns`.
+    Yields, with `state` up to date, at the iteration ``pause(iteration)`` names as the next, and
+    now and then in between.
     """
+    worth_threads = len(state.alpha) >= _WORTH_THREADS
+    with use_threads(get_num_threads() if worth_threads else 1):
+        yield from _bursts(problem, cache, state, pause)
 
-    def __init__(self, problem: Problem, space: np.ndarray) -> None:
-        self._problem = problem
-        self._cache = ColumnCache(problem.backend, space)
 
-    def sibling(self, problem: Problem) -> "ExactSchedule":
-        """The same for other labels of the same patterns: the kernel columns are shared."""
-        other = copy(self)
-        other._problem = problem
-        return other
-
-    def run(
-        self,
-        state: State,
-        pause: Callable[[int], int] = lambda iteration: iteration + 1,
-    ) -> Iterator[State]:
-        """Take steps until the gap is closed.
-
-        Yields, with `state` up to date, at the iteration ``pause(iteration)`` names as the next,
-        and now and then in between.
-        """
-        worth_threads = len(state.alpha) >= _WORTH_THREADS
-        with use_threads(get_num_threads() if worth_threads else 1):
-            yield from self._bursts(state, pause)
-
-    def _bursts(self, state: State, pause: Callable[[int], int]) -> Iterator[State]:
-        problem, cache = self._problem, self._cache
-        nodes = np.array([*find_nodes(state.gradient, state.role), JOINED_NONE])
-        # Both read-only always: for arrays that can be written to all would be compiled again.
-        signs = np.broadcast_to(problem.signs, len(state.alpha))
-        C = np.broadcast_to(problem.C, len(state.alpha))
-        iterate = Iterate(state.alpha, state.gradient, state.role, signs, C, problem.intercept)
-        rule = float(problem.stop_rule.relative), float(problem.stop_rule.absolute)
-        until = state.iteration + 1
-        while True:
-            until = min(until, pause(state.iteration))
-            why, state.iteration, state.gap = steps(
-                iterate, cache.at_hand, rule, nodes, state.iteration, until
-            )
-            if why == CONVERGED:
-                return
-            if why == NUMERICAL_FAILURE:
-                raise overflowed(state)
-            if why == CACHE_MISS:
-                cache.fetch(nodes[FORWARD], nodes[AWAY], state.gradient, state.role)
-                until = state.iteration + 1  # columns may take long: show up after each
-            else:
-                until = state.iteration + _BURST
-                yield state
+def _bursts(
+    problem: Problem, cache: ColumnCache, state: State, pause: Callable[[int], int]
+) -> Iterator[None]:
+    nodes = np.array([*find_nodes(state.gradient, state.role), JOINED_NONE])
+    # Both read-only always: for arrays that can be written to all would be compiled again.
+    signs = np.broadcast_to(problem.signs, len(state.alpha))
+    C = np.broadcast_to(problem.C, len(state.alpha))
+    iterate = Iterate(state.alpha, state.gradient, state.role, signs, C, problem.intercept)
+    rule = float(problem.stop_rule.relative), float(problem.stop_rule.absolute)
+    until = state.iteration + 1
+    while True:
+        until = min(until, pause(state.iteration))
+        why, state.iteration, state.gap = steps(
+            iterate, cache.at_hand, rule, nodes, state.iteration, until
+        )
+        if why == CONVERGED:
+            return
+        if why == NUMERICAL_FAILURE:
+            raise overflowed(state)
+        if why == CACHE_MISS:
+            cache.fetch(nodes[FORWARD], nodes[AWAY], state.gradient, state.role)
+            until = state.iteration + 1  # columns may take long: show up after each
+        else:
+            until = state.iteration + _BURST
+            yield
 
 
 def overflowed(state: State) -> UserError:

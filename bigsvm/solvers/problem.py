@@ -2,7 +2,6 @@
 
 from copy import copy
 from dataclasses import replace
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,17 +22,6 @@ from bigsvm.solvers.state import (
     quad_form,
     relative_gap,
 )
-
-
-class Verified(NamedTuple):
-    """The last iterate under a gradient computed from alpha alone, and whether it may be the end.
-
-    It is a `State`, or where there are more than two classes their `ClassStates`.
-    """
-
-    final: Any
-    gap: float
-    converged: bool
 
 
 class Problem:
@@ -113,11 +101,6 @@ class Problem:
         part.C = self.C[index] if isinstance(self.C, np.ndarray) else self.C
         return part
 
-    @property
-    def n_outputs(self) -> int:
-        """How many sums a pass makes of every kernel value."""
-        return 1
-
     def start(self, initial: int) -> State:
         """The state with all weight on one pattern: `initial`, or the next that takes part."""
         initial = self.taking_part(initial)
@@ -148,10 +131,14 @@ class Problem:
     def gradient(self, alpha: np.ndarray) -> np.ndarray:
         """Q alpha, computed from alpha alone."""
         support = np.flatnonzero(alpha)
-        total = self.gradient_change(support[:PRODUCT_ROWS], alpha[support[:PRODUCT_ROWS]])
+        return self.gradient_at(support, alpha[support])
+
+    def gradient_at(self, support: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+        """Q alpha, given the support and its alpha."""
+        total = self.gradient_change(support[:PRODUCT_ROWS], alpha[:PRODUCT_ROWS])
         for start in range(PRODUCT_ROWS, len(support), PRODUCT_ROWS):
-            some = support[start : start + PRODUCT_ROWS]
-            total += self.gradient_change(some, alpha[some])
+            some = slice(start, start + PRODUCT_ROWS)
+            total += self.gradient_change(support[some], alpha[some])
         return total
 
     def gradient_change(
@@ -194,11 +181,6 @@ class Problem:
         """a_i y_i of the patterns `index`, of which alpha is given."""
         return alpha * self.signs[index]
 
-    def coefficients(self, state: State) -> tuple[np.ndarray, np.ndarray]:
-        """The support vectors at `state`, and what a decision multiplies them with."""
-        support = np.flatnonzero(state.alpha)
-        return support, self.dual_coef(support, state.alpha[support])
-
     def stop_test(self, state: State, gradient: np.ndarray) -> tuple[float, bool]:
         """The gap at `state`'s point under `gradient`, and whether the run may end there."""
         gap, someone_joins = pairwise_gap(gradient, state.role)
@@ -209,32 +191,24 @@ class Problem:
         """gap / a'Qa under the gradient of `state`, which is that of its point."""
         return relative_gap(self.stop_test(state, state.gradient)[0], state.quad_form)
 
-    def verified(self, state: State, final: State) -> Verified:
-        """Recompute the gradient of `final`: `state`, or one ahead of it whose gradient is not."""
-        if final.drift is None:
-            gradient = self.gradient(final.alpha)
-            # Not before: beside the sums of a long gradient it would be one array too many.
-            running = state.gradient if final is state else self._caught_up(state, final)
-            final = self.recomputed(final, gradient, running)
-        return Verified(final, *self.stop_test(final, final.gradient))
+    def recomputed(
+        self, state: State, gradient: np.ndarray, known: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> State:
+        """The state under a gradient computed from alpha alone.
 
-    def recomputed(self, state: State, gradient: np.ndarray, running: np.ndarray) -> State:
-        """The state under a gradient computed from alpha alone, where `running` was the known one.
-
-        All patterns are in play then, also where it was at work on a sample.
+        `known` are the patterns whose running derivatives were up to date, and those derivatives;
+        by default all. All patterns are in play then, also where it was at work on a sample.
         """
-        drift, role = largest_difference(gradient, running, state.role), state.role
+        if known is None:
+            drift = largest_difference(gradient, state.gradient, state.role)
+        else:
+            index, running = known
+            drift = largest_difference(gradient[index], running, state.role[index])
+        role = state.role
         if state.sample:
             idle = WORKING if self.algorithm == "fw" else IDLE
             role = np.where(role == UNSEEN, np.int8(idle), role)
         return replace(state, gradient=gradient, drift=drift, role=role, sample=0)
-
-    def _caught_up(self, state: State, ahead: State) -> np.ndarray:
-        """The running gradient of a state ahead of another, which has one."""
-        moved = np.flatnonzero(ahead.alpha != state.alpha)
-        gradient = self.gradient_change(moved, ahead.alpha[moved] - state.alpha[moved])
-        gradient += state.gradient
-        return gradient
 
     def _roles(self, alpha: np.ndarray) -> np.ndarray:
         role = np.full(len(alpha), WORKING if self.algorithm == "fw" else IDLE, np.int8)

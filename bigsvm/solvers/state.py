@@ -97,14 +97,6 @@ class State:
         ahead.iteration, ahead.gap, ahead.drift = part.iteration, part.gap, None
         return ahead
 
-    def reached(self, limit: int) -> bool:
-        """Whether `limit` iterations have been made."""
-        return self.iteration >= limit
-
-    def correct(self, recomputed: "State") -> None:
-        """Take a gradient that was computed from alpha alone: the running one had drifted."""
-        self.gradient = recomputed.gradient
-
     @property
     def nbytes(self) -> int:
         arrays = (self.alpha, self.gradient, self.role, self.margin)

@@ -15,25 +15,23 @@ from bigsvm.backends.memory import MemoryPlan, check_chunk_size, plan_memory
 from bigsvm.cluster.workers import Cluster
 from bigsvm.config import EXACT_UP_TO, Config, SolverConfig
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import classes_to_json, n_outputs_for
+from bigsvm.core.labels import classes_to_json, n_outputs_for, one_vs_rest_signs
 from bigsvm.core.threads import available_threads
 from bigsvm.core.version import ARITHMETIC
 from bigsvm.kernels import Kernel, warm_up
 from bigsvm.preparation.data_sets import absolute_spec, with_absolute_paths
-from bigsvm.solvers.block import BlockSchedule, largest_hot_set
+from bigsvm.solvers.block import largest_hot_set
 from bigsvm.solvers.column_cache import space_for_columns
-from bigsvm.solvers.exact import ExactSchedule
-from bigsvm.solvers.multiclass import MulticlassBlock, MulticlassExact
-from bigsvm.solvers.one_vs_rest import OneVsRest
+from bigsvm.solvers.joint import JointProblem
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.reweight import Reweighting
+from bigsvm.solvers.schedule import BlockSchedule, ExactSchedule, Schedule
+from bigsvm.solvers.solve import Task
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset
-from bigsvm.terminal.signals import GracefulExit
 from bigsvm.training.checkpoint import Checkpoints, check_same_problem
-from bigsvm.training.display import Display
 from bigsvm.training.finished import check_unfinished
-from bigsvm.training.loop import Schedule, Stopwatch, Training
+from bigsvm.training.loop import Session, Training
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.snapshots import SnapshotWriter
 from bigsvm.training.threshold import Rule
@@ -45,16 +43,13 @@ def build_training(
     config: Config,
     run_dir: RunDir,
     dataset: Dataset,
-    display: Display,
-    graceful_exit: GracefulExit,
-    stopwatch: Stopwatch,
+    session: Session,
     fresh: bool = False,
-    cluster: Cluster | None = None,
     validation_rows: ValidationRows | None = None,
 ) -> Training:
     """Build the training that a config describes, resuming from the newest checkpoint."""
     config = _with_schedule(config, dataset.n)
-    model, solver, saving = config.model, config.solver, config.run
+    model, solver, log = config.model, config.solver, session.display.log
     kernel = Kernel(model.kernel.name, model.kernel.rate, model.kernel.coef0, model.kernel.degree)
     initial = initial_pattern(solver, dataset.n)
     held_out = None if validation_rows is None else validation_rows.held_out
@@ -75,7 +70,7 @@ def build_training(
         identity |= {"validation_fraction": config.data.validation_fraction, "seed": solver.seed}
     resolved = config.model_copy(update={"data": with_absolute_paths(config.data)})
     settings = resolved.model_dump(mode="json")
-    checkpoints = Checkpoints(run_dir.checkpoints, identity, saving.keep_checkpoints, settings)
+    checkpoints = Checkpoints(run_dir.checkpoints, identity, config.run.keep_checkpoints, settings)
     checkpoint = None if fresh else checkpoints.latest()
     if checkpoint and reweighting and checkpoint.state.round > reweighting.rounds:
         raise UserError(
@@ -85,7 +80,7 @@ def build_training(
 
     validation = None
     if validation_rows is not None:
-        validation = Validation(validation_rows, run_dir, saving.stop_early, display.log)
+        validation = Validation(validation_rows, run_dir, config.run.stop_early, log)
     if checkpoint:
         rounds = reweighting.rounds if reweighting else 1
         stops = validation is not None and validation.stops
@@ -95,10 +90,10 @@ def build_training(
         numba.set_num_threads(min(solver.threads, available_threads()))
     warm_up(kernel)
     held = checkpoint.state.nbytes if checkpoint else 0
-    backend, memory = _backend(config, dataset, kernel, cluster, held)
+    backend, memory = _backend(config, dataset, kernel, session.cluster, held)
     if checkpoint:
         backend.kernel_values.total = checkpoint.kernel_values
-        stopwatch.earlier = checkpoint.seconds
+        session.stopwatch.earlier = checkpoint.seconds
     margin = (
         weights.margin
         if checkpoint is None or checkpoint.state.margin is None
@@ -111,29 +106,22 @@ def build_training(
 
     if fresh:  # only after everything has been checked
         run_dir.clear()
-    reported = run_dir.begin(resolved.to_yaml(), state.iteration)
+    run_dir.begin(resolved.to_yaml(), state.iteration)
     if checkpoint:
-        display.log(f"resuming at iteration {state.iteration:,}, from {run_dir.checkpoints}")
+        log(f"resuming at iteration {state.iteration:,}, from {run_dir.checkpoints}")
     if validation is not None:
         validation.resume(state.iteration)
     about = {"algorithm": model.algorithm, "C": identity["C"], "fingerprint": fingerprint}
     about |= {} if threshold == "zero" else {"threshold_rule": threshold}
     about |= {key: value for key, value in weights.identity.items() if value is not None}
     return Training(
-        problem,
-        schedule,
-        state,
-        solver,
-        saving,
+        Task(problem, schedule, state, reweighting),
+        config,
         run_dir,
         checkpoints,
-        display,
         SnapshotWriter(dataset, backend, asdict(kernel), about, threshold),
-        lambda: graceful_exit() or (cluster is not None and cluster.loss is not None),
-        stopwatch,
-        reweighting,
+        session,
         validation,
-        reported,
     )
 
 
@@ -251,21 +239,20 @@ def _problem(
     memory: MemoryPlan,
     C: float | np.ndarray,
     margin: np.ndarray | None,
-) -> tuple[Problem | OneVsRest, Schedule]:
-    """The problem, for two or more classes, and the schedule that solves it."""
+) -> tuple[JointProblem, Schedule]:
+    """The problem, and the schedule that solves it."""
     model, solver = config.model, config.solver
     algorithm = "mfw" if model.algorithm == "mfw" else "fw"
-    what = (C, algorithm, solver.stop_rule, margin, model.intercept)
-    exact = solver.schedule == "exact"
-    space = space_for_columns(memory.solver, dataset.n) if exact else np.empty(0, np.float32)
-    n_outputs = n_outputs_for(dataset.classes)
-    if n_outputs == 1:
-        problem = Problem(backend, dataset.labels(), *what)
-        if exact:
-            return problem, ExactSchedule(problem, space)
-        return problem, BlockSchedule(problem, kernel, memory.solver, solver.hot_set)
-    classes = OneVsRest(backend, dataset.labels(), n_outputs, *what)
+    codes, n_outputs = dataset.labels(), n_outputs_for(dataset.classes)
+    signs = [codes] if n_outputs == 1 else [one_vs_rest_signs(codes, k) for k in range(n_outputs)]
+    problem = JointProblem(
+        [
+            Problem(backend, y, C, algorithm, solver.stop_rule, margin, model.intercept)
+            for y in signs
+        ]
+    )
     limit = solver.max_iterations  # for each class
-    if exact:
-        return classes, MulticlassExact(classes, space, limit)
-    return classes, MulticlassBlock(classes, kernel, memory.solver, solver.hot_set, limit)
+    if solver.schedule == "exact":
+        space = space_for_columns(memory.solver, dataset.n)
+        return problem, ExactSchedule(problem, space, limit)
+    return problem, BlockSchedule(problem, kernel, memory.solver, solver.hot_set, limit)

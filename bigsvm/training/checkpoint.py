@@ -13,9 +13,7 @@ from bigsvm.core.weights import WEIGHT_RANGE, valid_weights
 from bigsvm.core.yaml_dialect import read_yaml
 from bigsvm.files.atomic import remove_stale_temporaries
 from bigsvm.files.checked_tensors import read_tensors, write_tensors
-from bigsvm.solvers.class_states import ClassStates
-from bigsvm.solvers.one_vs_rest import OneVsRest
-from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.joint import JointProblem, JointState
 from bigsvm.solvers.state import EXCLUDED, SUPPORT, UNSEEN, State, pieces
 from bigsvm.terminal.logs import LOGGER
 
@@ -30,7 +28,7 @@ NUMBERS = tuple(field.name for field in fields(State) if field.name not in ARRAY
 class Checkpoint:
     """The content of a checkpoint file."""
 
-    state: State | ClassStates
+    state: JointState
     identity: dict[str, Any]
     seconds: float
     kernel_values: int
@@ -66,21 +64,20 @@ class Checkpoints:
         self._keep = keep
         self._settings = settings or {}
 
-    def save(self, state: State | ClassStates, seconds: float, kernel_values: int = 0) -> None:
+    def save(self, state: JointState, seconds: float, kernel_values: int = 0) -> None:
         """Write a checkpoint, then delete old ones.
 
         A state with an overflow is not saved: it cannot be resumed, the config must change.
         """
-        states = state.classes if isinstance(state, ClassStates) else [state]
-        if not all(_is_finite(of_class.gradient) for of_class in states):
+        if not all(_is_finite(of_class.gradient) for of_class in state.classes):
             return
         about: dict[str, Any] = {"identity": self._identity, "seconds": seconds}
         about["kernel_values"] = kernel_values
-        if isinstance(state, State):
-            about |= {"format": FORMAT, "numbers": _numbers(state)}
-            arrays = _arrays(state)
+        numbers = [_numbers(of_class) for of_class in state.classes]
+        if len(state.classes) == 1:
+            about |= {"format": FORMAT, "numbers": numbers[0]}
+            arrays = _arrays(state.classes[0])
         else:
-            numbers = [_numbers(of_class) for of_class in state.classes]
             about |= {"format": MANY_CLASSES, "passes": state.passes, "numbers": numbers}
             arrays = {
                 f"{key} {k}": values
@@ -194,15 +191,11 @@ def _was(key: str, before: Any, now: Any) -> str:
     return f"{key} was {_short(before)} and is now {_short(now)}"
 
 
-def check_same_problem(
-    state: State | ClassStates, problem: Problem | OneVsRest, folder: Path
-) -> None:
+def check_same_problem(state: JointState, problem: JointProblem, folder: Path) -> None:
     """Raise a UserError if the state excludes other patterns than the problem does."""
-    problems = problem.classes if isinstance(problem, OneVsRest) else [problem]
-    states = state.classes if isinstance(state, ClassStates) else [state]
-    same = len(problems) == len(states) and all(
+    same = len(problem.classes) == len(state.classes) and all(
         np.array_equal(of_class.signs[some] == 0, found.role[some] == EXCLUDED)
-        for of_class, found in zip(problems, states, strict=True)
+        for of_class, found in zip(problem.classes, state.classes, strict=True)
         for some in pieces(len(found.role))
     )
     if not same:
@@ -231,33 +224,30 @@ def _read(path: Path) -> Checkpoint:
             kind = np.int8 if name.startswith("role") else np.float64
             if (values.shape, values.dtype) != ((rows,), kind):
                 raise TypeError(f"{name} is not {rows} times {np.dtype(kind)}")
-        state: State | ClassStates
         if found == FORMAT:
             contents: dict[str, Any] = dict(arrays)
-            state = State(**contents, **about["numbers"])
+            states = [State(**contents, **about["numbers"])]
+            state = JointState(states, states[0].passes)
         else:
             states = [
                 State(**_of_class(arrays, k), **numbers)
                 for k, numbers in enumerate(about["numbers"])
             ]
-            state = ClassStates(states, about["passes"])
+            if len(states) < 3:
+                raise TypeError(f"{len(states)} classes")
+            state = JointState(states, about["passes"])
         _check_content(path, state, about)
         return Checkpoint(state, about["identity"], about["seconds"], about.get("kernel_values", 0))
     except (LookupError, TypeError) as problem:
         raise _other_version(path, f"not quite {found}: {problem}") from problem
 
 
-def _check_content(path: Path, state: State | ClassStates, about: dict[str, Any]) -> None:
+def _check_content(path: Path, state: JointState, about: dict[str, Any]) -> None:
     """Reject values that no run can have written: the checksum only proves a file undamaged."""
-    if isinstance(state, ClassStates):
-        if len(state.classes) < 3:
-            raise TypeError(f"{len(state.classes)} classes")
-        what = _mistake_in_number("passes", state.passes, int)
-    else:
-        what = None
+    what = _mistake_in_number("passes", state.passes, int)
     what = what or _mistake_in_number("seconds", about["seconds"], float)
     what = what or _mistake_in_number("kernel_values", about.get("kernel_values", 0), int)
-    for of_class in state.classes if isinstance(state, ClassStates) else [state]:
+    for of_class in state.classes:
         what = what or _mistake(of_class)
     if what is not None:
         raise UserError(f"{path}: is sealed, but not the state of a run ({what})")

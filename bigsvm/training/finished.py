@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bigsvm.config import SolverConfig
-    from bigsvm.solvers.class_states import ClassStates
-    from bigsvm.solvers.state import State
+    from bigsvm.solvers.joint import JointState
     from bigsvm.training.run_dir import RunDir
 
 
@@ -22,7 +21,7 @@ class AlreadyFinished(Exception):
 
 
 def check_unfinished(
-    run_dir: RunDir, state: State | ClassStates, solver: SolverConfig, rounds: int, stops: bool
+    run_dir: RunDir, state: JointState, solver: SolverConfig, rounds: int, stops: bool
 ) -> None:
     """Raise `AlreadyFinished` where the run ended at `state`, its newest checkpoint, for good.
 

@@ -1,19 +1,19 @@
-"""The training loop: take steps, and save, report and check the stop conditions between them."""
+"""Training by the command: saves, reports and checks the limits while `solve` takes steps."""
 
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 
 from bigsvm.backends.memory import resident_set
-from bigsvm.config import RunConfig, SolverConfig
-from bigsvm.solvers.one_vs_rest import OneVsRest
-from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.reweight import Reweighting
+from bigsvm.cluster.workers import Cluster
+from bigsvm.config import Config
+from bigsvm.solvers.joint import JointProblem, JointState
+from bigsvm.solvers.schedule import Event
+from bigsvm.solvers.solve import Monitor, Outcome, Task, solve
 from bigsvm.terminal.compiling import CompileTimer
+from bigsvm.terminal.signals import GracefulExit
 from bigsvm.training.checkpoint import Checkpoints
 from bigsvm.training.display import Display, Report
 from bigsvm.training.run_dir import RunDir
@@ -21,40 +21,6 @@ from bigsvm.training.snapshots import SnapshotWriter
 from bigsvm.training.validation import Validation
 
 REPORT_SECONDS = 0.5
-Iterate = Any  # `State`, or `ClassStates` for more than two classes
-
-
-class Schedule(Protocol):
-    """Carries out an algorithm on a problem."""
-
-    def run(self, state: Any, pause: Callable[[int], int]) -> Iterator[Any]:
-        """Take steps until convergence.
-
-        Yields the current iterate: always at the iteration that ``pause(iteration)`` names, and
-        wherever else it costs nothing. `state` is what a checkpoint saves: the same object as the
-        yielded iterate, or one that lags a little behind it.
-        """
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a training ended.
-
-    Attributes
-    ----------
-    status : {"converged", "max_iterations", "time_limit", "stopped_early", "interrupted"}
-    final : State or ClassStates
-        The last iterate, with its gradient recomputed from alpha.
-    true_gap : float or None
-        The gap under that gradient; None if the time limit left no time to recompute it.
-    dropped : int
-        Iterations since the state that was saved, where the run ended before they were.
-    """
-
-    status: str
-    final: Iterate
-    true_gap: float | None = None
-    dropped: int = 0
 
 
 class Stopwatch:
@@ -97,125 +63,127 @@ class Stopwatch:
         return time.monotonic() - self._compile_timer.seconds
 
 
+@dataclass(frozen=True)
+class Session:
+    """This process of a run: what it shows, its clock, and what may end it."""
+
+    display: Display
+    stopwatch: Stopwatch
+    graceful_exit: GracefulExit
+    cluster: Cluster | None = None
+
+    def interrupted(self) -> bool:
+        """Whether a signal asks for the end, or the cluster is lost."""
+        return self.graceful_exit() or (self.cluster is not None and self.cluster.loss is not None)
+
+
 @dataclass
-class Training:
+class Training(Monitor):
     """One run, started or resumed, and what it needs to reach its end."""
 
-    problem: Problem | OneVsRest
-    schedule: Schedule
-    state: Iterate
-    solver: SolverConfig
-    saving: RunConfig
+    task: Task
+    config: Config
     run_dir: RunDir
     checkpoints: Checkpoints
-    display: Display
     models: SnapshotWriter
-    interrupted: Callable[[], bool]
-    stopwatch: Stopwatch
-    reweighting: Reweighting | None = None
+    session: Session
     validation: Validation | None = None
-    reported_iteration: int = 0  # the last in metrics.jsonl, which is not always the one resumed at
 
     def __post_init__(self) -> None:
         self._reported = self._saved = time.monotonic()
-        self._saved_iteration = self.state.iteration
-        self._time_to_verify = VerificationTime(self.problem, self.solver.time_limit)
+        self._saved_iteration = self.task.state.iteration
+        self._reported_iteration = self.run_dir.last_reported
+        self._snapshot_at = self._next_snapshot(self.task.state.iteration)
+        self._time_to_verify = VerificationTime(self.task.problem, self.config.solver.time_limit)
 
     def run(self) -> Outcome:
-        """Train until convergence, a limit or an interruption.
+        """Train until convergence, a limit or an interruption."""
+        if self.task.state.iteration == 0:
+            self.checkpoint()  # records the run's identity before its first snapshot
+        return solve(self.task, self)
 
-        1) take steps until a stop condition holds; 2) recompute the gradient from alpha, which
-        removes the drift of its updates; 3) stop if the gap is still closed, else continue.
-        """
-        if self.state.iteration == 0:
-            self._checkpoint()  # records the run's identity before its first snapshot
-        while True:
-            status, final = self._loop()
+    def next_pause(self, iteration: int) -> int:
+        """The next iteration with a snapshot or a checkpoint."""
+        pause, every = self._next_snapshot(iteration), self.config.run.checkpoint_every
+        if every is not None and self._saved_iteration + every > iteration:
+            pause = min(pause, self._saved_iteration + every)
+        return pause
+
+    def stop(self, event: Event) -> str | None:
+        """Save and report what is due; the status to stop with, if any."""
+        is_due = event.state.iteration == self._snapshot_at
+        if is_due:
+            self._save_snapshot(event.state)
+        self._snapshot_at = self._next_snapshot(event.state.iteration)
+        has_begun = event.what != "begin"
+        if self.validation is not None and (is_due or not has_begun) and self.validation.stops:
+            return "stopped_early"
+        if not has_begun:  # with however little time, a run takes a step
+            return None
+        clock = time.monotonic()
+        if clock - self._reported >= REPORT_SECONDS:
             self._report()
-            self._checkpoint()
-            no_time_left = status == "time_limit" and self._time_to_verify.too_long
-            if status == "interrupted" or no_time_left:
-                return Outcome(status, self.state, dropped=final.iteration - self.state.iteration)
-            verified = self.problem.verified(self.state, final)
-            if status == "converged" and verified.converged and self._next_round(verified.final):
-                continue
-            if status != "converged" or verified.converged:
-                return Outcome(status, verified.final, verified.gap)
-            self.state.correct(verified.final)
+        if self._checkpoint_is_due(clock):
+            self.checkpoint()
+        if self.session.interrupted():
+            return "interrupted"
+        return "time_limit" if self._time_is_up(event) else None
 
-    def _loop(self) -> tuple[str, Iterate]:
-        if self.state.reached(self.solver.max_iterations):
-            return "max_iterations", self.state
-        if self.validation is not None and self.validation.stops:
-            return "stopped_early", self.state
-        snapshot_at = self._next_snapshot(self.state.iteration)
-        for now in self.schedule.run(self.state, self._next_pause):
-            if now.iteration == snapshot_at:
-                path = self.run_dir.snapshot_path(now.iteration)
-                self.save_model(now, path)
-                snapshot_at = self._next_snapshot(now.iteration)
-                if self.validation is not None and self.validation.add(path, self.seconds):
-                    return "stopped_early", now
-            if now.reached(self.solver.max_iterations):
-                return "max_iterations", now
-            clock = time.monotonic()
-            if clock - self._reported >= REPORT_SECONDS:
-                self._report()
-            if self._checkpoint_is_due(clock):
-                self._checkpoint()
-            if self.interrupted():
-                return "interrupted", now
-            if self._time_is_up(now):
-                return "time_limit", now
-        return "converged", self.state
+    def wants_verification(self, status: str, now: JointState) -> bool:
+        """Save and report where the steps ended; verify unless interrupted or out of time."""
+        self._report()
+        self.checkpoint()
+        no_time_left = status == "time_limit" and self._time_to_verify.too_long
+        return status != "interrupted" and not no_time_left
+
+    def round_begun(self) -> None:
+        """Report and save that a round of a re-weighted SVM begins."""
+        state = self.task.state
+        self.session.display.log(f"round {state.round} begins at iteration {state.iteration:,}")
+        self.checkpoint()
 
     def save_model(
         self,
-        state: Iterate,
+        state: JointState,
         path: Path,
         is_last: bool = False,
         relative_gap: float | None = None,
     ) -> None:
         """Write the model at an iterate of this round."""
-        self.models.save(state, self.problem, path, is_last, relative_gap)
+        self.models.save(state, self.task.problem, path, is_last, relative_gap)
 
-    def _next_round(self, solved: Iterate) -> bool:
-        """Start the next round of a re-weighted SVM, if there is one."""
-        if self.reweighting is None or solved.round >= self.reweighting.rounds:
-            return False
-        assert isinstance(self.problem, Problem)
-        self.state = self.reweighting.next_round(self.problem, solved)
-        self.display.log(f"round {self.state.round} begins at iteration {solved.iteration:,}")
-        self._checkpoint()
-        return True
-
-    def _next_snapshot(self, iteration: int) -> int:
-        every = self.saving.snapshot_every
-        return (iteration // every + 1) * every
-
-    def _next_pause(self, iteration: int) -> int:
-        """The next iteration with a snapshot or a checkpoint, or at which the run must end."""
-        stops = [self._next_snapshot(iteration), self.solver.max_iterations]
-        if self.saving.checkpoint_every is not None:
-            stops.append(self._saved_iteration + self.saving.checkpoint_every)
-        return min((stop for stop in stops if stop > iteration), default=2**62)
+    def checkpoint(self) -> None:
+        """Save the state."""
+        self.checkpoints.save(self.task.state, self.seconds, self.kernel_values)
+        self._saved = time.monotonic()
+        self._saved_iteration = self.task.state.iteration
 
     @property
     def seconds(self) -> float:
         """Time spent on this run, over all processes that worked on it."""
-        return self.stopwatch.training
+        return self.session.stopwatch.training
 
     @property
     def kernel_values(self) -> int:
         """Kernel values computed for this run, over all processes that worked on it."""
-        return self.problem.backend.kernel_values.total
+        return self.task.problem.backend.kernel_values.total
+
+    def _save_snapshot(self, state: JointState) -> None:
+        path = self.run_dir.snapshot_path(state.iteration)
+        self.save_model(state, path)
+        if self.validation is not None:
+            self.validation.add(path, self.seconds)
+
+    def _next_snapshot(self, iteration: int) -> int:
+        every = self.config.run.snapshot_every
+        return (iteration // every + 1) * every
 
     def _report(self) -> None:
         self._reported = time.monotonic()
-        state = self.state
-        if state.iteration == self.reported_iteration:
+        state = self.task.state
+        if state.iteration == self._reported_iteration:
             return
-        self.reported_iteration = state.iteration
+        self._reported_iteration = state.iteration
         report = Report(
             state.iteration,
             state.passes,
@@ -230,25 +198,19 @@ class Training:
         self.run_dir.append_metrics(
             {"pass" if key == "passes" else key: value for key, value in asdict(report).items()}
         )
-        self.display.report(report)
+        self.session.display.report(report)
 
     def _checkpoint_is_due(self, now: float) -> bool:
-        if self.saving.checkpoint_every is not None:
-            steps = self.state.iteration - self._saved_iteration
-            if steps >= self.saving.checkpoint_every:
-                return True
-        return now - self._saved >= self.saving.checkpoint_seconds
+        every, seconds = self.config.run.checkpoint_every, self.config.run.checkpoint_seconds
+        if every is not None and self.task.state.iteration - self._saved_iteration >= every:
+            return True
+        return now - self._saved >= seconds
 
-    def _checkpoint(self) -> None:
-        self.checkpoints.save(self.state, self.seconds, self.kernel_values)
-        self._saved = time.monotonic()
-        self._saved_iteration = self.state.iteration
-
-    def _time_is_up(self, now: Iterate) -> bool:
-        limit = self.solver.time_limit
+    def _time_is_up(self, event: Event) -> bool:
+        limit = self.config.solver.time_limit
         if limit is None:
             return False
-        return self.stopwatch.command + self._time_to_verify.seconds(now) >= limit
+        return self.session.stopwatch.command + self._time_to_verify.seconds(event) >= limit
 
 
 class VerificationTime:
@@ -257,7 +219,7 @@ class VerificationTime:
     Two small products are timed, to separate the cost of reading the data from the cost per row.
     """
 
-    def __init__(self, problem: Problem | OneVsRest, time_limit: float | None) -> None:
+    def __init__(self, problem: JointProblem, time_limit: float | None) -> None:
         self.too_long = False
         if time_limit is None:
             return
@@ -272,10 +234,11 @@ class VerificationTime:
         self._reading = seconds[0]
         self._counted_at, self._rows = -1, 0
 
-    def seconds(self, state: Iterate) -> float:
+    def seconds(self, event: Event) -> float:
         """The time to reserve; next to none if it would exceed half of the time limit."""
-        if state.iteration >= self._counted_at + 100:
-            self._counted_at, self._rows = state.iteration, state.n_support
+        now = event.state
+        if event.what != "steps" and now.iteration >= self._counted_at + 100:
+            self._counted_at, self._rows = now.iteration, now.n_support
         expected = 0.1 + 1.2 * (self._reading + self._per_row * (self._rows + 100))
         self.too_long = expected > self._half
         return 0.1 if self.too_long else expected

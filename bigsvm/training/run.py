@@ -13,6 +13,7 @@ from bigsvm.models.final_scores import final_scores
 from bigsvm.models.model import load_model
 from bigsvm.models.scoring import open_test_set
 from bigsvm.preparation.data_sets import dataset_spec, resolve_data
+from bigsvm.solvers.solve import Outcome
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import open_dataset
 from bigsvm.terminal.compiling import notify_compilation
@@ -21,7 +22,7 @@ from bigsvm.terminal.signals import GracefulExit
 from bigsvm.training.build import build_training
 from bigsvm.training.display import TimeLeft, open_display
 from bigsvm.training.finished import AlreadyFinished
-from bigsvm.training.loop import Outcome, Stopwatch, Training
+from bigsvm.training.loop import Session, Stopwatch, Training
 from bigsvm.training.next_step import TrainCommand, next_step
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.summary import print_finished, print_summary, summarise, warn_if_useless
@@ -108,17 +109,8 @@ def _train(
             display.log(f"warning: {line}")
         stopwatch.start_training()
         try:
-            training = build_training(
-                config,
-                run_dir,
-                dataset,
-                display,
-                graceful_exit,
-                stopwatch,
-                fresh,
-                cluster,
-                validation_rows,
-            )
+            session = Session(display, stopwatch, graceful_exit, cluster)
+            training = build_training(config, run_dir, dataset, session, fresh, validation_rows)
         except AlreadyFinished as finished:
             if test is not None and "accuracy" not in finished.summary:
                 # Its test set could not be read when the training was done, or is new.
@@ -168,5 +160,5 @@ def _run(training: Training) -> Outcome:
     try:
         return training.run()
     except ClusterLost:
-        training.checkpoints.save(training.state, training.seconds, training.kernel_values)
-        return Outcome("interrupted", training.state)
+        training.checkpoint()
+        return Outcome("interrupted", training.task.state)

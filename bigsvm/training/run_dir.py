@@ -30,7 +30,13 @@ EVALUATION_FILES = (
 
 
 class RunDir:
-    """The paths and small files of a run; the README describes each."""
+    """The paths and small files of a run; the README describes each.
+
+    Attributes
+    ----------
+    last_reported : int
+        The last iteration in metrics.jsonl when the run began, not always the one resumed at.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,6 +48,7 @@ class RunDir:
         self.best = path / "best.safetensors"  # with validation rows only, as is the next one
         self.validation = path / "validation.jsonl"
         self.summary = path / "summary.json"
+        self.last_reported = 0
         self.folders: tuple[Path, ...] = (self.snapshots, self.checkpoints)
 
     @contextmanager
@@ -106,14 +113,11 @@ class RunDir:
             os.close(descriptor)
         return False
 
-    def begin(self, config: str, iteration: int) -> int:
-        """Prepare to start at `iteration`: delete the summary and later metrics.
-
-        Returns the last iteration in metrics.jsonl, 0 if there is none.
-        """
+    def begin(self, config: str, iteration: int) -> None:
+        """Prepare to start at `iteration`: delete the summary and later metrics."""
         self.summary.unlink(missing_ok=True)
         self.write_text(self.config, config)
-        return self._rewind_metrics(iteration)
+        self._rewind_metrics(iteration)
 
     def clear(self) -> None:
         """Delete the files of an earlier run, and nothing else."""
@@ -145,11 +149,11 @@ class RunDir:
         with open_no_symlink(self.metrics, "a") as file:
             file.write(json.dumps(report) + "\n")
 
-    def _rewind_metrics(self, iteration: int) -> int:
+    def _rewind_metrics(self, iteration: int) -> None:
         """Delete reports after `iteration`, which the resumed run writes again."""
-        last = 0
+        self.last_reported = 0
         if not self.metrics.exists():
-            return last
+            return
         with (
             self.metrics.open(errors="replace") as old,
             atomic_write(self.metrics) as temporary,
@@ -162,8 +166,7 @@ class RunDir:
                     continue  # cut off when the run was killed
                 if reported <= iteration:
                     new.write(line.rstrip("\n") + "\n")
-                    last = reported
-        return last
+                    self.last_reported = reported
 
 
 def _lock(descriptor: int) -> None:

@@ -16,10 +16,7 @@ from bigsvm.training.threshold import Rule, threshold_at
 
 if TYPE_CHECKING:
     from bigsvm.backends import Backend
-    from bigsvm.solvers.class_states import ClassStates
-    from bigsvm.solvers.one_vs_rest import OneVsRest
-    from bigsvm.solvers.problem import Problem
-    from bigsvm.solvers.state import State
+    from bigsvm.solvers.joint import JointProblem, JointState
     from bigsvm.stores.store import Dataset
 
 _CHUNK_BYTES = 2**20
@@ -49,8 +46,8 @@ class SnapshotWriter:
 
     def save(
         self,
-        state: State | ClassStates,
-        problem: Problem | OneVsRest,
+        state: JointState,
+        problem: JointProblem,
         path: Path,
         is_last: bool = False,
         relative_gap: float | None = None,
@@ -59,10 +56,11 @@ class SnapshotWriter:
 
         No pass follows the last model, so its rows are checked for changes here.
         """
-        support, coef = problem.coefficients(state)  # type: ignore[arg-type]
+        support, coef = problem.coefficients(state)
+        rule = self._threshold
         model = Model(
             np.empty((0, self._backend.d), np.float32),
-            coef,
+            coef if problem.n_outputs > 1 else coef[0],
             support,
             self._kernel,
             self._dataset.classes,
@@ -71,7 +69,7 @@ class SnapshotWriter:
             | {"iteration": state.iteration, "n_working": state.n_working}
             | ({} if relative_gap is None else {"relative_gap": relative_gap}),
             _shift(problem.intercept * coef.sum(axis=-1)),
-            0.0 if self._threshold == "zero" else threshold_at(state, problem, self._threshold),  # type: ignore[arg-type]
+            0.0 if rule == "zero" else threshold_at(state.now(0), problem.classes[0], rule),
         )
         step = max(1, _CHUNK_BYTES // (4 * self._backend.d))
         rows: RowChunks = GatheredRows(self._backend, support, step, self._dataset.chunk_rows)
@@ -93,6 +91,6 @@ class _Checked:
 
 def _shift(total: np.ndarray) -> Intercept:
     """The intercept of a `Model`: one number, or one per class unless all are 0."""
-    if total.ndim == 0:
-        return float(total)
+    if len(total) == 1:
+        return float(total[0])
     return tuple(total.tolist()) if total.any() else 0.0

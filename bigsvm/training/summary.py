@@ -10,16 +10,16 @@ from bigsvm.core.labels import Classes
 from bigsvm.core.version import __version__
 from bigsvm.models.final_scores import Majority
 from bigsvm.solvers.diagnosis import diagnose
-from bigsvm.solvers.one_vs_rest import OneVsRest
+from bigsvm.solvers.solve import Outcome
 from bigsvm.terminal.logs import print_result
 from bigsvm.training.display import Display
-from bigsvm.training.loop import Outcome, Training
+from bigsvm.training.loop import Training
 from bigsvm.training.validation import NAMES
 
 
 def summarise(training: Training, outcome: Outcome, classes: Classes) -> dict[str, Any]:
     """The content of summary.json."""
-    state, problem, backend = outcome.final, training.problem, training.problem.backend
+    state, problem, backend = outcome.final, training.task.problem, training.task.problem.backend
     true_relative_gap = None if outcome.true_gap is None else problem.relative_gap(state)
     overhead = getattr(backend, "overhead_per_pass", None)  # only on a cluster
     return {
@@ -34,7 +34,7 @@ def summarise(training: Training, outcome: Outcome, classes: Classes) -> dict[st
         "objective": state.objective,
         "n_support": state.n_support,
         "n_working": state.n_working,
-        **({"round": state.round} if training.reweighting else {}),
+        **({"round": state.round} if training.task.reweighting else {}),
         "train_seconds": round(training.seconds, 3),
         "peak_rss_bytes": peak_resident_set(),
         "kernel_values": training.kernel_values,
@@ -53,9 +53,8 @@ def _versions() -> dict[str, str]:
 
 def _by_class(training: Training, outcome: Outcome, labels: Classes) -> list[dict[str, Any]]:
     """The result of each class against the rest, for more than two classes."""
-    assert isinstance(training.problem, OneVsRest)
     facts = []
-    of_class = zip(labels, training.problem.classes, outcome.final.classes, strict=True)
+    of_class = zip(labels, training.task.problem.classes, outcome.final.classes, strict=True)
     for label, problem, state in of_class:
         true_gap, closed = problem.stop_test(state, state.gradient)
         facts.append(
@@ -142,8 +141,7 @@ def print_finished(summary: dict[str, Any], path: Path) -> None:
 
 def warn_if_useless(outcome: Outcome, training: Training, display: Display) -> None:
     """Warn about a final model that is hardly better than guessing."""
-    states = getattr(outcome.final, "classes", [outcome.final])
-    problems = getattr(training.problem, "classes", [training.problem])
-    found = diagnose(states, problems, outcome.status == "converged")
+    problems = training.task.problem.classes
+    found = diagnose(outcome.final.classes, problems, outcome.status == "converged")
     if found is not None:
         display.log(f"warning: {found}")

@@ -187,11 +187,11 @@ class Validation:
         else:
             self._keep(self._run_dir.snapshot_path(self.best["iteration"]))
 
-    def add(self, path: Path, seconds: float, final: bool = False) -> bool:
-        """Score a model that was just written; whether the training is to stop."""
+    def add(self, path: Path, seconds: float, final: bool = False) -> None:
+        """Score a model that was just written."""
         line = self._scored(path, round(seconds, 3), final)
         if final and any(old["iteration"] == line["iteration"] for old in self._lines):
-            return False  # it is the last snapshot
+            return  # it is the last snapshot
         self._lines.append(line)
         with open_no_symlink(self._run_dir.validation, "a") as file:
             file.write(json.dumps(line) + "\n")
@@ -203,7 +203,6 @@ class Validation:
             f"validation at iteration {line['iteration']:,}: {', '.join(shown)}"
             + (", the best so far" if is_best else "")
         )
-        return self.stops
 
     def summary(self) -> dict[str, Any]:
         """What summary.json says of it: the scores of the last and of the best model."""

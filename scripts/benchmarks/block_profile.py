@@ -25,14 +25,14 @@ from bigsvm.training.loop import Training
 
 PARTS: list[tuple[Any, str, str]] = [
     (local.LocalBackend, "__init__", "reading the data"),
-    (block.BlockSchedule, "select_block", "selecting subproblems"),
-    (block.BlockSchedule, "_serve", "gathering rows"),
+    (block.BlockSolver, "select_block", "selecting subproblems"),
+    (block.BlockSolver, "_serve", "gathering rows"),
     (hot_columns.HotColumns, "follow", "keeping columns"),
     (column_cache.ColumnCache, "fetch", "hot columns"),
     (column_cache, "_choose", "guessing columns"),
     (hot_steps, "conjugate_steps", "steps"),
     (local.LocalBackend, "matvec", "passes"),
-    (block.BlockSchedule, "stop_test", "stop tests"),
+    (block.BlockSolver, "stop_test", "stop tests"),
     (Checkpoints, "save", "checkpoints"),
     (Training, "save_model", "models"),
 ]

@@ -20,8 +20,9 @@ from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.core.arrays import RowChunks
 from bigsvm.core.labels import one_vs_rest_signs
 from bigsvm.core.stop_rule import StopRule
-from bigsvm.estimator.fit import FitOptions, fit_binary, fit_multiclass
+from bigsvm.estimator.fit import FitOptions, fit_classes
 from bigsvm.kernels import Kernel, block_of, products
+from bigsvm.solvers.solve import Monitor
 
 
 class Counting(InMemoryBackend):
@@ -59,16 +60,17 @@ def compare(name: str, x: np.ndarray, y: np.ndarray, C: float, gamma: float, spl
         svc = SVC(C=C, gamma=gamma).fit(scaled[train], y[train])
         theirs.append(svc.score(scaled[test], y[test]))
         backend = Counting(scaled[train], kernel)
-        fits = fit_multiclass(backend, y[train], count, options, lambda _: None)
+        signs = [one_vs_rest_signs(y[train], k) for k in range(count)]
+        fits = fit_classes(backend, signs, options, Monitor())
         together += backend.values
         coef = np.stack([fit.coef for fit in fits], axis=1)
         decision = np.zeros((count, len(test)))
         products(kernel, block_of(scaled[test]), scaled[train], coef, decision)
         ours.append(np.mean(decision.argmax(axis=0) == y[test]))
         support.append((np.count_nonzero(coef.any(axis=1)), len(svc.support_)))
-        for k in range(count):
+        for of_class in signs:
             alone = Counting(scaled[train], kernel)
-            fit_binary(alone, one_vs_rest_signs(y[train], k), options, lambda _: None)
+            fit_classes(alone, [of_class], options, Monitor())
             apart += alone.values
     mine, its = np.mean(support, axis=0)
     print(

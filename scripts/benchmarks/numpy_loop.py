@@ -16,8 +16,9 @@ from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel
 from bigsvm.preparation.data_sets import resolve_data
 from bigsvm.solvers.column_cache import space_for_columns
-from bigsvm.solvers.exact import ExactSchedule
+from bigsvm.solvers.joint import JointProblem
 from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.schedule import ExactSchedule
 from bigsvm.stores.store import open_dataset
 
 OPTIONS = PrepareOptions(scaling="standard", clip=8, drop_value=-999, test_rows=12825)
@@ -53,11 +54,11 @@ def plain(x: np.ndarray, y: np.ndarray, gamma: float, iterations: int) -> float:
     return time.perf_counter() - begin
 
 
-def exact(problem: Problem, schedule: ExactSchedule) -> tuple[float, int]:
+def exact(problem: JointProblem, schedule: ExactSchedule) -> tuple[float, int]:
     """Seconds and iterations to the end."""
     begin = time.perf_counter()
     state = problem.start(0)
-    for _ in schedule.run(state, lambda iteration: 2**62):
+    for _ in schedule.run(state):
         pass
     return time.perf_counter() - begin, state.iteration
 
@@ -71,9 +72,8 @@ def main() -> None:
     with open_dataset(str(data.train)) as dataset:
         x, y = dataset.read(0, dataset.n), dataset.labels()
         kernel = Kernel("rbf", 1 / 72)
-        problem = Problem(
-            LocalBackend(dataset, kernel, 2**30), y, 1.0, "mfw", StopRule(absolute=1e-5)
-        )
+        backend = LocalBackend(dataset, kernel, 2**30)
+        problem = JointProblem([Problem(backend, y, 1.0, "mfw", StopRule(absolute=1e-5))])
         schedule = ExactSchedule(problem, space_for_columns(int(options.memory * 2**30), len(y)))
         first, iterations = exact(problem, schedule)
         numpy_time = plain(x, y, kernel.gamma, options.iterations) / options.iterations

@@ -6,8 +6,9 @@ import numpy as np
 
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.config import normalized_C
-from bigsvm.estimator.fit import FitOptions, fit_binary
+from bigsvm.estimator.fit import FitOptions, fit_classes
 from bigsvm.kernels import block_of, products
+from bigsvm.solvers.solve import Monitor
 from scripts.paper import task_cache
 from scripts.paper.partitions import Rows, partition, sample
 from scripts.paper.tuned import MOST_ITERATIONS, STOP_RULE, kernel_of
@@ -28,13 +29,8 @@ def tested(
     kernel = kernel_of(sigma)
     plain = normalized_C(C, *train.x.shape)
     columns = task_cache.memory_share()  # the result does not depend on how many are kept
-    options = FitOptions(kernel, plain, algorithm, "exact", STOP_RULE, columns, initial=0)
-    fitted = fit_binary(
-        InMemoryBackend(train.x, kernel),
-        train.y,
-        options,
-        lambda state: "max_iterations" if state.iteration >= MOST_ITERATIONS else None,
-    )
+    options = FitOptions(kernel, plain, algorithm, "exact", STOP_RULE, columns, 0, MOST_ITERATIONS)
+    (fitted,) = fit_classes(InMemoryBackend(train.x, kernel), [train.y], options, Monitor())
     support = np.flatnonzero(fitted.alpha)
     coef = (fitted.alpha[support] * train.y[support])[:, None]
     decided = np.zeros((1, len(test)))

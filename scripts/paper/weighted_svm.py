@@ -6,8 +6,9 @@ from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
-from bigsvm.solvers.exact import ExactSchedule
+from bigsvm.solvers.joint import JointProblem
 from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.schedule import ExactSchedule
 
 STOP_RULE = StopRule(absolute=1e-9)
 
@@ -15,8 +16,10 @@ STOP_RULE = StopRule(absolute=1e-9)
 def coefficients(x: np.ndarray, y: np.ndarray, C: float, weights: np.ndarray) -> np.ndarray:
     """The coefficients a of the weighted SVM, linear kernel; all weights above 0."""
     backend = InMemoryBackend(np.ascontiguousarray(x, np.float32), Kernel("linear"))
-    problem = Problem(backend, y.astype(np.int8), C, "fw", STOP_RULE, margin=weights)
+    problem = JointProblem([Problem(backend, y.astype(np.int8), C, "fw", STOP_RULE, weights)])
     state = problem.start(0)
     for _ in ExactSchedule(problem, space_for_columns(2**24, len(y))).run(state):
         pass
-    return state.alpha / weights  # the solver's alpha is t_i a_i, which lies on the simplex
+    return (
+        state.classes[0].alpha / weights
+    )  # the solver's alpha is t_i a_i, which lies on the simplex

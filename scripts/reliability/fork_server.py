@@ -28,7 +28,7 @@ from scripts import python_path
 
 MODULES = ["h5py", "zarr", "distributed", "bigsvm.backends.dask", "bigsvm.backends.local"]
 MODULES += ["bigsvm.cluster.start", "bigsvm.config", "bigsvm.models.scoring"]
-MODULES += ["bigsvm.preparation.data_sets", "bigsvm.solvers.multiclass", "bigsvm.training.build"]
+MODULES += ["bigsvm.preparation.data_sets", "bigsvm.solvers.solve", "bigsvm.training.build"]
 MODULES += ["bigsvm.training.display", "bigsvm.terminal.progress"]
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -177,10 +177,11 @@ def load_everything() -> None:
     from bigsvm.backends.in_memory import InMemoryBackend
     from bigsvm.core.stop_rule import StopRule
     from bigsvm.kernels import Kernel, warm_up
-    from bigsvm.solvers.block import BlockSchedule
     from bigsvm.solvers.column_cache import space_for_columns
-    from bigsvm.solvers.exact import ExactSchedule
+    from bigsvm.solvers.joint import JointProblem
     from bigsvm.solvers.problem import Problem
+    from bigsvm.solvers.schedule import BlockSchedule, ExactSchedule
+    from bigsvm.solvers.solve import Monitor, Task, solve
 
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(60, 3)).astype(np.float32)
@@ -188,13 +189,11 @@ def load_everything() -> None:
     signs.setflags(write=False)  # as those of a store are: compiled code tells them apart
     kernel = Kernel("rbf", 0.5)
     warm_up(kernel)
-    problem = Problem(InMemoryBackend(rows, kernel), signs, 10.0, "mfw", StopRule(absolute=1e-3))
+    backend = InMemoryBackend(rows, kernel)
+    problem = JointProblem([Problem(backend, signs, 10.0, "mfw", StopRule(absolute=1e-3))])
     exact = ExactSchedule(problem, space_for_columns(2**20, 60))
     for schedule in (exact, BlockSchedule(problem, kernel, 2**20, 16)):
-        state = problem.start(0)
-        for _ in schedule.run(state, lambda _: 2**62):
-            pass
-        problem.verified(state, state)
+        solve(Task(problem, schedule, problem.start(0)), Monitor())
 
 
 if __name__ == "__main__":

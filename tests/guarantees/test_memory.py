@@ -14,12 +14,12 @@ from bigsvm.backends import KernelCounter
 from bigsvm.backends.in_memory import InMemoryBackend, SubsetBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.backends.products import GatheredRows
+from bigsvm.core.labels import one_vs_rest_signs
 from bigsvm.kernels import Kernel
 from bigsvm.solvers import block
-from bigsvm.solvers.block import BlockSchedule
-from bigsvm.solvers.multiclass import MulticlassBlock
-from bigsvm.solvers.one_vs_rest import OneVsRest
+from bigsvm.solvers.joint import JointProblem
 from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.schedule import BlockSchedule
 from bigsvm.stores.writer import StoreMetadata, StoreWriter
 from tests.support.problems import Rows, absolute, random_problem
 from tests.support.trainings import HANGS, environment
@@ -84,19 +84,15 @@ def test_rows_that_do_not_fit_are_fetched_again(
     for memory in (2**24, 2**14):
         Held.largest = 0
         backend = LocalBackend(Rows(x, 64), KERNELS[0], 0, rows_at_once=24)
-        if count == 2:
-            problem = Problem(backend, y, 10.0, "fw", absolute(1e-5))
-            states = [problem.start(0)]
-            run = BlockSchedule(problem, KERNELS[0], memory, 24).run(states[0])
-        else:
-            classes = OneVsRest(backend, np.arange(200) % count, count, 10.0, "fw", absolute(1e-3))
-            of_classes = classes.start(0)
-            states = of_classes.classes
-            run = MulticlassBlock(classes, KERNELS[0], memory, 24).run(of_classes)
-        for _ in run:
+        codes = np.arange(200) % count
+        signs = [y] if count == 2 else [one_vs_rest_signs(codes, k) for k in range(count)]
+        rule = absolute(1e-5 if count == 2 else 1e-3)
+        problem = JointProblem([Problem(backend, each, 10.0, "fw", rule) for each in signs])
+        joint = problem.start(0)
+        for _ in BlockSchedule(problem, KERNELS[0], memory, 24).run(joint):
             pass
         largest.append(Held.largest)
-        ends.append([(state.alpha.tobytes(), state.gradient.tobytes()) for state in states])
+        ends.append([(state.alpha.tobytes(), state.gradient.tobytes()) for state in joint.classes])
     assert 0 < largest[1] < 2**13 < largest[0]
     assert ends[0] == ends[1]
 

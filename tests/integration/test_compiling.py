@@ -12,12 +12,12 @@ from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel, block_of, panels
 from bigsvm.solvers.column_cache import space_for_columns
-from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.steps import steps
 from bigsvm.terminal import compiling
 from bigsvm.terminal.compiling import notify_compilation
 from bigsvm.training.loop import Stopwatch
+from tests.support.problems import exact_schedule
 from tests.support.small_run import run
 
 
@@ -68,7 +68,7 @@ def test_labels_that_can_be_written_to_compile_nothing_again() -> None:
     for writeable in (True, False):  # a hot set or an array of the user's, and a store
         y.setflags(write=writeable)
         problem = Problem(InMemoryBackend(x, kernel), y, 1.0, "mfw", StopRule(absolute=1e-5))
-        schedule = ExactSchedule(problem, space_for_columns(10**6, 50))
+        schedule = exact_schedule(problem, space_for_columns(10**6, 50))
         for _ in schedule.run(problem.start(0)):
             pass
         compiled.append(len(steps.signatures))

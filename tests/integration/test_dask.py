@@ -19,12 +19,11 @@ from bigsvm.config import ClusterConfig, PrepareOptions
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel
 from bigsvm.preparation.pipeline import prepare
-from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
-from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.stores.store import Dataset, open_dataset
 from tests.support.clusters import until
+from tests.support.problems import block_schedule, exact_schedule
 from tests.support.trainings import HANGS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.core]
@@ -65,11 +64,11 @@ class SomeWorkers:
 
 
 def block(problem: Problem) -> Any:
-    return BlockSchedule(problem, KERNEL, 2**24, 64)
+    return block_schedule(problem, KERNEL, 2**24, 64)
 
 
 def exact(problem: Problem) -> Any:
-    return ExactSchedule(problem, space_for_columns(100 * 4 * ROWS, ROWS))
+    return exact_schedule(problem, space_for_columns(100 * 4 * ROWS, ROWS))
 
 
 def trained(backend: Backend, dataset: Dataset, schedule: Callable, iterations: int) -> bytes:

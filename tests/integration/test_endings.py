@@ -13,8 +13,9 @@ import yaml
 from bigsvm import cli, load_model
 from bigsvm.config import PrepareOptions
 from bigsvm.preparation.pipeline import prepare
+from bigsvm.solvers.solve import Outcome
 from bigsvm.training import evaluation
-from bigsvm.training.loop import Outcome, Training
+from bigsvm.training.loop import Training
 from bigsvm.training.run_dir import RunDir
 from tests.support.trainings import everything, summary
 

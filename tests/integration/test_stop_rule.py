@@ -10,22 +10,23 @@ from bigsvm import BigSVC, load_model
 from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.config import TOLERANCE
+from bigsvm.core.labels import one_vs_rest_signs
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.inspect import inspect
 from bigsvm.kernels import Kernel
 from bigsvm.solvers import reference
-from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.diagnosis import diagnose
-from bigsvm.solvers.exact import ExactSchedule
-from bigsvm.solvers.multiclass import MulticlassExact
-from bigsvm.solvers.one_vs_rest import OneVsRest
+from bigsvm.solvers.joint import JointProblem
 from bigsvm.solvers.precomputed import Limits
 from bigsvm.solvers.precomputed import solve as solve_matrix
 from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.schedule import ExactSchedule
 from bigsvm.solvers.state import EXCLUDED, IDLE, quad_form
 from tests.support.problems import (
     Rows,
+    block_schedule,
+    exact_schedule,
     kernel_matrix,
     problem_of,
     q_matrix,
@@ -47,7 +48,7 @@ def solve(given, pause=lambda iteration: 2**62, columns=None, limit=10**5):
     n = len(given.y)
     space = space_for_columns(ALL, n) if columns is None else np.empty(columns * n, np.float32)
     state = given.start(0)
-    for _ in ExactSchedule(given, space).run(state, pause):
+    for _ in exact_schedule(given, space).run(state, pause):
         assert state.iteration < limit
     return state
 
@@ -80,7 +81,7 @@ def test_the_relative_gap_is_closed_and_was_not_before(algorithm, C):
     assert state.relative_gap == state.gap / state.quad_form
     # One step earlier the rule was not met: the estimate of a'Qa has missed nothing.
     before = given.start(0)
-    for _ in ExactSchedule(given, space_for_columns(ALL, 200)).run(before, lambda i: i + 1):
+    for _ in exact_schedule(given, space_for_columns(ALL, 200)).run(before, lambda i: i + 1):
         if before.iteration == state.iteration - 1:
             break
     assert not given.stop_test(before, before.gradient)[1]
@@ -113,7 +114,7 @@ def test_resumed_at_any_iteration_it_ends_at_the_same():
     straight = solve(given)
     for cut in range(0, straight.iteration, 7):
         state = given.start(0)
-        for schedule in (ExactSchedule(given, space_for_columns(ALL, 100)) for _ in range(2)):
+        for schedule in (exact_schedule(given, space_for_columns(ALL, 100)) for _ in range(2)):
             for _ in schedule.run(state, lambda i, cut=cut: cut if i < cut else 2**62):
                 if state.iteration == cut:
                     break
@@ -192,11 +193,13 @@ def test_contradictory_twins_among_three_classes():
     y = np.arange(90) % 3
     x += 4 * np.eye(3, dtype=np.float32)[y]
     x[1] = x[2] = x[0]
-    given = OneVsRest(InMemoryBackend(x, RBF), y, 3, 10.0, "mfw", DEFAULT)
+    backend = InMemoryBackend(x, RBF)
+    signs = [one_vs_rest_signs(y, k) for k in range(3)]
+    given = JointProblem([Problem(backend, of_class, 10.0, "mfw", DEFAULT) for of_class in signs])
     states = given.start(0)
-    for _ in MulticlassExact(given, space_for_columns(ALL, 90)).run(states):
+    for _ in ExactSchedule(given, space_for_columns(ALL, 90)).run(states):
         pass
-    verified = given.verified(states, states)
+    verified = given.verified(states)
     assert verified.converged and given.relative_gap(verified.final) <= TOLERANCE
     support, coef = given.coefficients(states)
     decisions = coef @ kernel_matrix(RBF, x)[support]
@@ -207,7 +210,7 @@ def test_contradictory_twins_in_the_block_schedule():
     x, y = twins(np.random.default_rng(10), 400)
     given = problem(x, y)
     state = given.start(0)
-    for _ in BlockSchedule(given, RBF, 2**22, 32).run(state):
+    for _ in block_schedule(given, RBF, 2**22, 32).run(state):
         assert state.iteration < 10**5
     assert given.stop_test(state, state.gradient)[1]
     assert state.n_support > 10
@@ -244,7 +247,7 @@ def test_one_that_ended_early_is_told_apart():
     x, y = twins(np.random.default_rng(12))
     given = problem(x, y)
     state = given.start(0)
-    next(ExactSchedule(given, space_for_columns(ALL, len(y))).run(state, lambda i: i + 1))
+    next(exact_schedule(given, space_for_columns(ALL, len(y))).run(state, lambda i: i + 1))
     assert "ended too early" in diagnose([state], [given], False)
 
 
@@ -271,9 +274,9 @@ def test_patterns_of_weight_0_never_join(algorithm, weights, schedule):
     )
     state = given.start(0)
     steps = (
-        ExactSchedule(given, space_for_columns(ALL, 120))
+        exact_schedule(given, space_for_columns(ALL, 120))
         if schedule == "exact"
-        else BlockSchedule(given, RBF, 2**22, 32)
+        else block_schedule(given, RBF, 2**22, 32)
     ).run(state)
     for _ in steps:
         assert (state.role[::3] == EXCLUDED).all()
@@ -302,7 +305,7 @@ def test_hot_sets_count_for_the_training():
     state = given.start(0)
     counted = given.backend.kernel_values
     assert counted.total == 400
-    for _ in BlockSchedule(given, RBF, 2**22, 32).run(state):
+    for _ in block_schedule(given, RBF, 2**22, 32).run(state):
         pass
     passes = 400 * state.passes  # a row or more in each
     assert counted.total > 400 + passes

@@ -19,7 +19,6 @@ from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.kernels import Kernel
 from bigsvm.preparation.pipeline import prepare
 from bigsvm.solvers.column_cache import space_for_columns
-from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.precomputed import Limits, kernel_matrix, solve
 from bigsvm.solvers.problem import Problem
 from bigsvm.stores.store import open_dataset
@@ -33,6 +32,7 @@ from bigsvm.tuning.cross_validation import (
     stratified_sample,
     validate_fold,
 )
+from tests.support.problems import exact_schedule
 from tests.support.trainings import HANGS, environment, wait_until
 from tests.support.tunings import CS, SIGMAS, command, config_for, made_store, tune
 
@@ -135,7 +135,7 @@ def test_the_table_is_that_of_ordinary_trainings(
             state = problem.start(2)
             closed = False
             while not closed:
-                for _ in ExactSchedule(problem, space_for_columns(2**28, len(train))).run(state):
+                for _ in exact_schedule(problem, space_for_columns(2**28, len(train))).run(state):
                     pass
                 state.gradient = problem.gradient(state.alpha)
                 _, closed = problem.stop_test(state, state.gradient)

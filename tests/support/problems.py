@@ -1,6 +1,8 @@
 """Small problems, and plain ways to solve them, for the tests to compare with."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +11,10 @@ from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel, block_of, columns, panels_of
 from bigsvm.preparation.sources import SOURCES, locate_files
 from bigsvm.readers import open_reader
+from bigsvm.solvers.joint import JointProblem, JointState
 from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.schedule import BlockSchedule, ExactSchedule, Pause, Schedule, never
+from bigsvm.solvers.state import State
 
 
 def absolute(tolerance: float) -> StopRule:
@@ -49,6 +54,28 @@ class Rows:
 def problem_of(x, y, kernel, C=1.0, algorithm="mfw", tolerance=1e-5, **backend) -> Problem:
     options = {"resident_bytes": 2**30} | backend
     return Problem(LocalBackend(Rows(x), kernel, **options), y, C, algorithm, absolute(tolerance))
+
+
+class OneClass:
+    """A schedule of a two-class problem; yields its state, or at a pause a copy that is ahead."""
+
+    def __init__(self, schedule: Schedule, pause: Pause) -> None:
+        self._schedule, self._pause = schedule, pause
+
+    def run(self, state: State, pause: Pause | None = None) -> Iterator[State]:
+        joint = JointState([state], state.passes)
+        for event in self._schedule.run(joint, pause or self._pause):
+            if event.what not in ("begin", "end"):
+                yield state if event.what == "steps" else event.state.now(0)
+
+
+def exact_schedule(problem: Problem, *arguments: Any) -> OneClass:
+    """It pauses after every step, unless told otherwise."""
+    return OneClass(ExactSchedule(JointProblem([problem]), *arguments), lambda i: i + 1)
+
+
+def block_schedule(problem: Problem, *arguments: Any) -> OneClass:
+    return OneClass(BlockSchedule(JointProblem([problem]), *arguments), never)
 
 
 def kernel_matrix(kernel: Kernel, x: np.ndarray) -> np.ndarray:

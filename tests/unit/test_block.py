@@ -9,13 +9,20 @@ from hypothesis import strategies as st
 
 from bigsvm.backends.local import LocalBackend
 from bigsvm.kernels import Kernel
-from bigsvm.solvers.block import BlockSchedule
+from bigsvm.solvers.block import BlockSolver
 from bigsvm.solvers.column_cache import space_for_columns
-from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.order import Difference, k_smallest
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT, UNSEEN
-from tests.support.problems import Rows, absolute, named, problem_of, random_problem
+from tests.support.problems import (
+    Rows,
+    absolute,
+    block_schedule,
+    exact_schedule,
+    named,
+    problem_of,
+    random_problem,
+)
 
 RBF = Kernel("rbf", gamma=0.5)
 MEMORY = 2**24
@@ -31,7 +38,7 @@ def often(iteration):
 
 def solve_exactly(problem):
     state = problem.start(0)
-    for _ in ExactSchedule(problem, space_for_columns(MEMORY, len(problem.y))).run(state):
+    for _ in exact_schedule(problem, space_for_columns(MEMORY, len(problem.y))).run(state):
         pass
     return state
 
@@ -40,7 +47,7 @@ def solve(problem, hot_set, kernel=RBF, memory=MEMORY, pause=never):
     """Run to the end; returns the final state and what was yielded within subproblems."""
     state = problem.start(0)
     paused = []
-    for now in BlockSchedule(problem, kernel, memory, hot_set).run(state, pause):
+    for now in block_schedule(problem, kernel, memory, hot_set).run(state, pause):
         if now is not state:
             paused.append(now)
         assert state.passes < 2000
@@ -118,7 +125,7 @@ def test_a_copy_of_the_state_continues_to_the_same_bits(pause):
         processes += 1
         ended = True
         begun = state.passes
-        for now in BlockSchedule(problem, RBF, MEMORY, 16).run(state, pause):
+        for now in block_schedule(problem, RBF, MEMORY, 16).run(state, pause):
             if state.passes > begun and (now is not state) == (pause is often):
                 ended = False
                 break
@@ -185,7 +192,7 @@ def test_there_is_a_moment_to_interrupt_within_a_subproblem():
     x, y = random_problem(np.random.default_rng(6), 3000, 3)
     problem = problem_of(x, y, RBF, 10.0)
     state = problem.start(0)
-    passes = [state.passes for _ in BlockSchedule(problem, RBF, MEMORY, 200).run(state)]
+    passes = [state.passes for _ in block_schedule(problem, RBF, MEMORY, 200).run(state)]
     assert max(passes.count(k) for k in set(passes)) > 2
 
 
@@ -217,7 +224,7 @@ def test_patterns_set_aside_are_back_before_the_end():
     x, y = quadrants(4000)
     problem = problem_of(x, y, RBF, 10.0, tolerance=1e-6)
     state, n_aside = problem.start(0), 0
-    for _ in BlockSchedule(problem, RBF, MEMORY, 512).run(state):
+    for _ in block_schedule(problem, RBF, MEMORY, 512).run(state):
         if state.sample == len(y):
             n_aside = max(n_aside, np.count_nonzero(state.role == UNSEEN))
     assert n_aside >= len(y) / 2
@@ -230,7 +237,7 @@ def test_patterns_that_fall_further_than_expected_join_after_all(monkeypatch):
     """All but the nearest are set aside, far too many: a pass over all finds them."""
     x, y = quadrants(1000)
     problem = problem_of(x, y, RBF, 10.0, tolerance=1e-5)
-    monkeypatch.setattr(BlockSchedule, "_usual_fall", lambda *_: 0.0)
+    monkeypatch.setattr(BlockSolver, "_usual_fall", lambda *_: 0.0)
     state, _ = solve(problem, 256)
     assert (state.gradient[state.role == IDLE] >= 0).all()
     assert state.gap <= 1e-5 and state.sample == 0

@@ -1,6 +1,5 @@
 """Checkpoints: the newest whole one is used, and only for the run it belongs to."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from bigsvm.core.errors import UserError
 from bigsvm.files.checked_tensors import read_tensors, write_tensors
+from bigsvm.solvers.joint import JointState
 from bigsvm.solvers.state import State
 from bigsvm.training.checkpoint import Checkpoints
 from tests.support.trainings import Train, everything, one_line
@@ -16,16 +16,19 @@ from tests.support.trainings import Train, everything, one_line
 IDENTITY = {"data": "abc", "rows": 9, "C": 1.0, "kernel": {"name": "rbf", "gamma": 0.5}}
 
 
-def state_at(iteration: int) -> State:
+def state_at(iteration: int, **more: Any) -> JointState:
+    """Of two classes."""
     rng = np.random.default_rng(iteration)
     role = np.append(rng.integers(0, 3, size=8), 2).astype(np.int8)
     alpha = np.where(role == 2, rng.random(9), 0.0)
     gradient = rng.normal(size=9)
-    return State(alpha / alpha.sum(), gradient, role, iteration, iteration // 2, 0.1 + iteration)
+    numbers = iteration, iteration // 2, 0.1 + iteration
+    return JointState([State(alpha / alpha.sum(), gradient, role, *numbers, **more)], numbers[1])
 
 
-def same(left: State, right: State) -> bool:
-    return (
+def same(one: JointState, other: JointState) -> bool:
+    (left,), (right,) = one.classes, other.classes
+    return one.passes == other.passes and (
         left.alpha.tobytes() == right.alpha.tobytes()
         and left.gradient.tobytes() == right.gradient.tobytes()
         and left.role.tobytes() == right.role.tobytes()
@@ -68,7 +71,7 @@ def test_saved_and_read_back(folder: Path) -> None:
     assert saved is not None
     assert same(saved.state, state_at(7))
     assert saved.seconds == 12.5
-    saved.state.alpha[0] = 5.0  # the trainer works on it in place
+    saved.state.classes[0].alpha[0] = 5.0  # the trainer works on it in place
 
 
 def test_nothing_there(folder: Path) -> None:
@@ -192,7 +195,7 @@ def test_arrays_that_compiled_code_would_run_over_are_refused(
 def test_the_newest_beyond_ten_digits(folder: Path) -> None:
     for iteration in (9_999_999_999, 10_000_000_001):
         state = state_at(1)
-        state.iteration = iteration
+        state.classes[0].iteration = iteration
         checkpoints(folder).save(state, 0.0)
     saved = checkpoints(folder).latest()
     assert saved is not None
@@ -279,7 +282,7 @@ def test_what_has_other_parts_is_refused(folder: Path, changes: dict[str, Any]) 
 
 
 def test_a_margin_is_checked_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    checkpoints(folder).save(replace(state_at(5), margin=np.ones(9), round=2), 0.0)
+    checkpoints(folder).save(state_at(5, margin=np.ones(9), round=2), 0.0)
     assert checkpoints(folder).latest() is not None
     forged(folder, margin=of_nine(np.nan))
     assert checkpoints(folder).latest() is None

@@ -11,18 +11,16 @@ from bigsvm.backends.in_memory import InMemoryBackend
 from bigsvm.backends.local import LocalBackend
 from bigsvm.core.labels import one_vs_rest_signs
 from bigsvm.core.stop_rule import StopRule
-from bigsvm.estimator.fit import FitOptions, fit_binary, fit_multiclass
+from bigsvm.estimator.fit import FitOptions, fit_classes, pauses
 from bigsvm.kernels import Kernel
-from bigsvm.solvers import multiclass
-from bigsvm.solvers.block import BlockSchedule
-from bigsvm.solvers.class_states import ClassStates
+from bigsvm.solvers import schedule as schedules
 from bigsvm.solvers.column_cache import space_for_columns
-from bigsvm.solvers.exact import ExactSchedule
-from bigsvm.solvers.multiclass import MulticlassBlock, MulticlassExact
-from bigsvm.solvers.one_vs_rest import OneVsRest
+from bigsvm.solvers.joint import JointProblem, JointState
 from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.schedule import BlockSchedule, ExactSchedule
+from bigsvm.solvers.solve import Monitor
 from tests.support.class_problems import Counting, digits
-from tests.support.problems import Rows, kernel_matrix
+from tests.support.problems import Rows, block_schedule, exact_schedule, kernel_matrix
 
 RBF = Kernel("rbf", gamma=0.05)
 KERNELS = [RBF, Kernel("linear"), Kernel("poly", gamma=0.1, coef0=1.0, degree=2)]
@@ -40,13 +38,24 @@ def often(iteration):
     return (iteration // 97 + 1) * 97
 
 
+def classes_of(backend, y, *what):
+    """The problem of each class against the rest."""
+    signs = signs_of(y)
+    return JointProblem([Problem(backend, of_class, *what) for of_class in signs])
+
+
+def signs_of(y):
+    return [one_vs_rest_signs(y, k) for k in range(int(y.max()) + 1)]
+
+
 def together(x, y, kernel, schedule, stop_rule=PAPER, limit=NO_LIMIT, pause=never, backend=None):
     """Train all classes; returns the problem, the states and the last that was yielded."""
     backend = backend or InMemoryBackend(x, kernel)
-    problem = OneVsRest(backend, y, int(y.max()) + 1, 1.0, "mfw", stop_rule)
+    problem = classes_of(backend, y, 1.0, "mfw", stop_rule)
     states = problem.start(0)
     (last,) = deque(in_order(problem, kernel, schedule, limit).run(states, pause), maxlen=1)
-    return problem, states, last
+    assert last.what == "end"
+    return problem, states, last.state
 
 
 @pytest.mark.parametrize("columns", [2, 3, 40])
@@ -55,9 +64,9 @@ def test_few_columns_in_memory_serve_all_classes(columns):
     x, y = digits(150)
     y = y % 3
     _, expected, _ = together(x, y, RBF, "exact")
-    problem = OneVsRest(InMemoryBackend(x, RBF), y, 3, 1.0, "mfw", PAPER)
+    problem = classes_of(InMemoryBackend(x, RBF), y, 1.0, "mfw", PAPER)
     states = problem.start(0)
-    for _ in MulticlassExact(problem, np.empty(columns * len(y), np.float32)).run(states, never):
+    for _ in ExactSchedule(problem, np.empty(columns * len(y), np.float32)).run(states, never):
         pass
     for found, wanted in zip(states.classes, expected.classes, strict=True):
         assert np.array_equal(found.alpha, wanted.alpha)
@@ -65,8 +74,8 @@ def test_few_columns_in_memory_serve_all_classes(columns):
 
 def in_order(problem, kernel, schedule, limit=NO_LIMIT):
     if schedule == "exact":
-        return MulticlassExact(problem, space_for_columns(MEMORY, problem.backend.n), limit)
-    return MulticlassBlock(problem, kernel, MEMORY, HOT_SET, limit)
+        return ExactSchedule(problem, space_for_columns(MEMORY, problem.backend.n), limit)
+    return BlockSchedule(problem, kernel, MEMORY, HOT_SET, limit)
 
 
 def alone(x, y, k, kernel, schedule, stop_rule=PAPER, limit=NO_LIMIT, backend=None):
@@ -76,14 +85,15 @@ def alone(x, y, k, kernel, schedule, stop_rule=PAPER, limit=NO_LIMIT, backend=No
     )
     state = problem.start(0)
     if schedule == "exact":
-        steps = ExactSchedule(problem, space_for_columns(MEMORY, len(y))).run(
+        steps = exact_schedule(problem, space_for_columns(MEMORY, len(y))).run(
             state, lambda i: limit
         )
     else:
-        steps = BlockSchedule(problem, kernel, MEMORY, HOT_SET).run(state, lambda i: limit)
+        steps = block_schedule(problem, kernel, MEMORY, HOT_SET).run(state, lambda i: limit)
     for now in steps:
         if now.iteration >= limit:
-            return problem.verified(state, now).final
+            (final,) = JointProblem([problem]).verified(JointState([now])).final.classes
+            return final
     return state
 
 
@@ -92,7 +102,7 @@ def alone(x, y, k, kernel, schedule, stop_rule=PAPER, limit=NO_LIMIT, backend=No
 def test_each_class_is_what_it_is_alone_bit_for_bit(kernel, schedule):
     x, y = digits(600)
     _, states, last = together(x, y, kernel, schedule, pause=often)
-    assert states.closed == set(range(10)) and not last.away
+    assert states.closed == set(range(10)) and not last.ahead
     for k, state in enumerate(states.classes):
         expected = alone(x, y, k, kernel, schedule)
         assert state.iteration == expected.iteration > 10
@@ -105,9 +115,9 @@ def test_each_class_is_what_it_is_alone_bit_for_bit(kernel, schedule):
 def test_the_limit_is_of_each_class(schedule):
     x, y = digits(600)
     limit = 40
-    problem, states, last = together(x, y, RBF, schedule, limit=limit)
+    problem, _, last = together(x, y, RBF, schedule, limit=limit)
     assert last.reached(limit)
-    verified = problem.verified(states, last).final
+    verified = problem.verified(last).final
     assert [state.iteration for state in verified.classes] == [limit] * 10
     for k, state in enumerate(verified.classes):
         expected = alone(x, y, k, RBF, schedule, limit=limit)
@@ -123,7 +133,7 @@ def test_each_class_against_an_independent_solver():
 
     x, y = digits(300)
     n = len(y)
-    problem = OneVsRest(InMemoryBackend(x, RBF), y, 10, 1.0, "fw", StopRule(absolute=1e-9))
+    problem = classes_of(InMemoryBackend(x, RBF), y, 1.0, "fw", StopRule(absolute=1e-9))
     states = problem.start(0)
     for _ in in_order(problem, RBF, "exact").run(states):
         pass
@@ -171,7 +181,7 @@ def test_a_run_resumes_with_the_same_turns(schedule):
     """From a copy of the states at any moment: the same iterates, in the same order."""
     x, y = digits(600)
     backend = InMemoryBackend(x, RBF)
-    problem = OneVsRest(backend, y, 10, 1.0, "mfw", PAPER)
+    problem = classes_of(backend, y, 1.0, "mfw", PAPER)
     every = 61
 
     def pause(iteration):
@@ -179,10 +189,11 @@ def test_a_run_resumes_with_the_same_turns(schedule):
 
     def iterates(states):
         found = {}
-        for now in in_order(problem, RBF, schedule).run(states, pause):
+        for event in in_order(problem, RBF, schedule).run(states, pause):
+            now = event.state
             if now.iteration % every == 0 and now.iteration not in found:
                 seen = [(now.now(k).alpha.tobytes(), now.quad_form(k)) for k in range(10)]
-                found[now.iteration] = seen, deepcopy(ClassStates(states.classes, states.passes))
+                found[now.iteration] = seen, deepcopy(JointState(states.classes, states.passes))
         return found
 
     straight = iterates(problem.start(0))
@@ -196,10 +207,20 @@ def test_a_run_resumes_with_the_same_turns(schedule):
         assert all(again[i][0] == straight[i][0] for i in later)
 
 
+@pytest.mark.parametrize("schedule", ["exact", "block"])
+def test_no_pause_is_passed_over(schedule):
+    """Not even where the subproblem of a class ends, and another class takes the next step."""
+    x, y = digits(300)
+    problem = classes_of(InMemoryBackend(x, RBF), y, 1.0, "mfw", PAPER)
+    events = in_order(problem, RBF, schedule).run(problem.start(0), lambda i: (i // 3 + 1) * 3)
+    seen = {event.state.iteration for event in events}
+    assert set(range(3, max(seen), 3)) <= seen
+
+
 def test_passes_are_divided_where_too_many_rows_wait(monkeypatch):
     x, y = digits(600)
     _, whole, _ = together(x, y, RBF, "block")
-    monkeypatch.setattr(multiclass, "PRODUCT_ROWS", 30)
+    monkeypatch.setattr(schedules, "PRODUCT_ROWS", 30)
     _, divided, _ = together(x, y, RBF, "block")
     assert divided.passes > whole.passes
     for one, other in zip(divided.classes, whole.classes, strict=True):
@@ -218,20 +239,18 @@ def test_no_pass_is_needed_where_a_hot_set_holds_all():
 
 
 @pytest.mark.parametrize("schedule", ["exact", "block"])
-def test_fit_classes_is_fit_signs_for_each(schedule):
+def test_fit_classes_is_a_fit_of_each_alone(schedule):
     x, y = digits(600)
     backend = InMemoryBackend(x, RBF)
     options = FitOptions(RBF, 1.0, "mfw", schedule, PAPER, MEMORY, 3)
-    fits = fit_multiclass(backend, y, 10, options, lambda states: None)
-    for k, fitted in enumerate(fits):
-        expected = fit_binary(backend, one_vs_rest_signs(y, k), options, lambda state: None)
+    fits = fit_classes(backend, signs_of(y), options, Monitor())
+    for fitted, signs in zip(fits, signs_of(y), strict=True):
+        (expected,) = fit_classes(backend, [signs], options, Monitor())
         assert fitted.alpha.tobytes() == expected.alpha.tobytes()
         assert (fitted.iterations, fitted.status) == (expected.iterations, "converged")
         assert fitted.gap == expected.gap
         np.testing.assert_allclose(fitted.coef, expected.coef, rtol=1e-12)
-    again = fit_multiclass(
-        backend, y, 10, options, lambda states: None, starts=[f.alpha for f in fits]
-    )
+    again = fit_classes(backend, signs_of(y), options, Monitor(), [f.alpha for f in fits])
     assert [fitted.iterations for fitted in again] == [0] * 10
 
 
@@ -239,15 +258,18 @@ def test_fit_classes_stops():
     x, y = digits(600)
     backend = InMemoryBackend(x, RBF)
     options = FitOptions(RBF, 1.0, "mfw", "exact", PAPER, MEMORY, 0)
-    short = fit_multiclass(backend, y, 10, replace(options, max_iterations=20), lambda states: None)
+    short = fit_classes(backend, signs_of(y), replace(options, max_iterations=20), Monitor())
     assert [(f.iterations, f.status) for f in short] == [(20, "max_iter")] * 10
     asked = []
 
-    def stop(states):
-        asked.append(states.iteration)
-        return "callback" if states.iteration >= 30 else None
+    class Stop(Monitor):
+        next_pause = staticmethod(pauses(options, every_step=True))
 
-    stopped = fit_multiclass(backend, y, 10, options, stop, every_step=True)
+        def stop(self, event):
+            asked.append(event.state.iteration)
+            return "callback" if event.state.iteration >= 30 else None
+
+    stopped = fit_classes(backend, signs_of(y), options, Stop())
     assert asked == sorted(asked) and asked[-1] == 30
     assert sum(f.iterations for f in stopped) == 30
     assert stopped[0].iterations == 30 and stopped[0].status == "callback"
@@ -287,7 +309,7 @@ def test_weights_and_an_intercept_are_those_of_each_class_alone(schedule):
     C = random.uniform(0.5, 2.0, len(y))
     C[[0, 5]] = 0.0  # these take no part, though one is where the training begins
     what = (C, "fw", StopRule(absolute=1e-4), random.uniform(0.5, 1.5, len(y)), 1.0)
-    problem = OneVsRest(InMemoryBackend(x, RBF), y, 10, *what)
+    problem = classes_of(InMemoryBackend(x, RBF), y, *what)
     states = problem.start(0)
     for _ in in_order(problem, RBF, schedule).run(states):
         pass
@@ -296,9 +318,9 @@ def test_weights_and_an_intercept_are_those_of_each_class_alone(schedule):
         one = Problem(problem.backend, one_vs_rest_signs(y, k), *what)
         alone = one.start(0)
         if schedule == "exact":
-            steps = ExactSchedule(one, space_for_columns(MEMORY, len(y))).run(alone)
+            steps = exact_schedule(one, space_for_columns(MEMORY, len(y))).run(alone)
         else:
-            steps = BlockSchedule(one, RBF, MEMORY, HOT_SET).run(alone)
+            steps = block_schedule(one, RBF, MEMORY, HOT_SET).run(alone)
         for _ in steps:
             pass
         assert state.iteration == alone.iteration > 10

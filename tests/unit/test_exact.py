@@ -11,13 +11,13 @@ from bigsvm.core.threads import available_threads, use_threads
 from bigsvm.kernels import Kernel
 from bigsvm.solvers import reference
 from bigsvm.solvers.column_cache import space_for_columns
-from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.nodes import WORTH_THREADS
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT
 from tests.support.problems import (
     Rows,
     absolute,
+    exact_schedule,
     kernel_matrix,
     named,
     problem_of,
@@ -35,7 +35,7 @@ ALL = 2**30
 def solve(problem, memory=ALL, limit=10**6):
     """Run to the end."""
     state = problem.start(0)
-    for _ in ExactSchedule(problem, space_for_columns(memory, len(problem.y))).run(state):
+    for _ in exact_schedule(problem, space_for_columns(memory, len(problem.y))).run(state):
         if state.iteration >= limit:
             break
     return state
@@ -46,7 +46,7 @@ def traced(problem, limit):
     state = problem.start(0)
     nodes = []
     before, roles = state.alpha.copy(), state.role.copy()
-    for _ in ExactSchedule(problem, space_for_columns(ALL, len(problem.y))).run(state):
+    for _ in exact_schedule(problem, space_for_columns(ALL, len(problem.y))).run(state):
         change = state.alpha - before
         new = np.flatnonzero((roles == IDLE) & (state.role != IDLE))
         joined = int(new[0]) if len(new) else -1
@@ -142,7 +142,7 @@ def test_bursts_and_pauses_change_no_bit():
     expected = solve(problem_of(x, y, RBF, 10.0))
     problem = problem_of(x, y, RBF, 10.0)
     state, seen = problem.start(0), []
-    schedule = ExactSchedule(problem, space_for_columns(ALL, 400))
+    schedule = exact_schedule(problem, space_for_columns(ALL, 400))
     for _ in schedule.run(state, lambda iteration: (iteration // 50 + 1) * 50):
         seen.append(state.iteration)
     assert set(range(50, state.iteration, 50)) <= set(seen)

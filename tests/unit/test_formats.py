@@ -21,7 +21,6 @@ from bigsvm import load_model
 from bigsvm.core.errors import UserError
 from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.models import model
-from bigsvm.solvers.state import State
 from bigsvm.training import checkpoint
 from bigsvm.training.checkpoint import Checkpoints
 from tests.support.trainings import REPOSITORY
@@ -70,7 +69,7 @@ def test_known_versions_are_read_and_others_are_refused(path: Path, tmp_path: Pa
         return
     saved = latest(tmp_path)
     assert saved is not None
-    states = [saved.state] if isinstance(saved.state, State) else saved.state.classes
+    states = saved.state.classes
     assert len(states) == (1 if version == "3" else 3)
     for state in states:
         assert 0 < state.iteration <= 20

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from bigsvm.backends.in_memory import InMemoryBackend
-from bigsvm.estimator.fit import FitOptions, fit_binary
+from bigsvm.estimator.fit import FitOptions, fit_classes
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
-from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.precomputed import (
     MAX_ITERATIONS,
     NUMERICAL_FAILURE,
@@ -19,7 +18,8 @@ from bigsvm.solvers.precomputed import (
     kernel_matrix,
     solve,
 )
-from tests.support.problems import absolute, named, problem_of, random_problem
+from bigsvm.solvers.solve import Monitor
+from tests.support.problems import absolute, exact_schedule, named, problem_of, random_problem
 
 RBF = Kernel("rbf", gamma=0.5)
 LINEAR = Kernel("linear")
@@ -31,7 +31,7 @@ def exact(x, y, kernel, C, algorithm, limit=10**6, initial=0):
     """What the exact schedule comes to, column by column."""
     problem = problem_of(x, y, kernel, C, algorithm)
     state = problem.start(initial)
-    for _ in ExactSchedule(problem, space_for_columns(2**30, len(y))).run(state):
+    for _ in exact_schedule(problem, space_for_columns(2**30, len(y))).run(state):
         if state.iteration >= limit:
             break
     return state
@@ -84,7 +84,7 @@ def test_it_ends_where_an_ordinary_fit_ends():
     x, y = random_problem(np.random.default_rng(5), 3000, 4)
     found = solve(kernel_matrix(RBF, x), y, [10.0], "mfw", Limits(PAPER))
     options = FitOptions(RBF, 10.0, "mfw", "exact", PAPER, 2**30, 0)
-    fitted = fit_binary(InMemoryBackend(x, RBF), y, options, lambda state: None)
+    (fitted,) = fit_classes(InMemoryBackend(x, RBF), [y], options, Monitor())
     assert np.array_equal(found.alpha[0], fitted.alpha)
     assert found.iterations[0] == fitted.iterations
     assert found.gap[0] == pytest.approx(fitted.gap, abs=1e-12)

@@ -9,13 +9,19 @@ from bigsvm.backends.local import LocalBackend
 from bigsvm.core.errors import UserError
 from bigsvm.kernels import Kernel
 from bigsvm.solvers import reference
-from bigsvm.solvers.block import BlockSchedule
 from bigsvm.solvers.column_cache import space_for_columns
-from bigsvm.solvers.exact import ExactSchedule
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.reweight import FUNCTIONS, Reweighting
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT
-from tests.support.problems import Rows, absolute, kernel_matrix, named, random_problem
+from tests.support.problems import (
+    Rows,
+    absolute,
+    block_schedule,
+    exact_schedule,
+    kernel_matrix,
+    named,
+    random_problem,
+)
 
 RBF = Kernel("rbf", gamma=0.5)
 MEMORY = 2**26
@@ -30,9 +36,9 @@ def problem_of(x, y, C=1.0, algorithm="fw", tolerance=1e-5, kernel=RBF, **weight
 def solve(problem, schedule="exact", state=None, kernel=RBF):
     state = problem.start(0) if state is None else state
     if schedule == "exact":
-        steps = ExactSchedule(problem, space_for_columns(MEMORY, len(problem.y)))
+        steps = exact_schedule(problem, space_for_columns(MEMORY, len(problem.y)))
     else:
-        steps = BlockSchedule(problem, kernel, MEMORY, 48)
+        steps = block_schedule(problem, kernel, MEMORY, 48)
     for _ in steps.run(state):
         assert state.iteration < 10**6
     return state
