@@ -5,6 +5,7 @@ CSR form with the 16 rows spread out beside each other. On a9a, and on rows like
 words drawn by Zipf's law, scaled to length 1. Nanoseconds a kernel value, and the size of the rows.
 """
 
+import argparse
 import os
 from pathlib import Path
 
@@ -68,6 +69,9 @@ def measure(name: str, rows: sparse.csr_array, gamma: float) -> None:
 
 def main() -> None:
     """Measure all."""
+    argparse.ArgumentParser(
+        prog="python -m scripts.benchmarks.sparse", description=__doc__.splitlines()[0]
+    ).parse_args()
     print("| rows | features | given | dense, CSR | dense, CSR |\n| --- | --- | --- | --- | --- |")
     measure("a9a", load_svmlight_file(str(Path(os.environ["BIGSVM_DATA"], "a9a")))[0], 0.05)
     for d in (300, 1000, 5000, 50_000):

@@ -200,7 +200,7 @@ CASES: dict[str, Case] = {
     "run: of other data": Case(
         "train c.yaml --run-dir run",
         {"c.yaml": bad.config(train="good.h5.zarr")},
-        ("run", "data was", "--run-dir"),
+        ("run", "data.train was", "--run-dir"),
     ),
     "run: of another model": Case(
         "train good.yaml --run-dir run --set model.C=7",
