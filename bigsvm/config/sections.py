@@ -136,7 +136,7 @@ class KernelConfig(Section):
 
     name: Literal["rbf", "linear", "poly", "laplacian"] = "rbf"
     sigma: float | None = Field(default=None, gt=0)
-    gamma: float | None = Field(default=None, gt=0)
+    gamma: Annotated[float, Field(gt=0)] | Literal["scale", "auto"] | None = None
     coef0: float = 0.0
     degree: int = Field(default=3, ge=1, le=20)
 
@@ -152,7 +152,7 @@ class KernelConfig(Section):
                 raise ValueError(f"the {self.name} kernel has no {key}; remove it")
         if self.sigma is not None:
             check_sigma(self.name, self.sigma)
-        elif not _fits_float32(self.rate):
+        elif not isinstance(self.gamma, str) and not _fits_float32(self.rate):
             raise ValueError(
                 f"gamma = {self.rate:g} is too far from 1 to compute with; scale the data"
             )
@@ -160,7 +160,8 @@ class KernelConfig(Section):
 
     @property
     def rate(self) -> float:
-        """gamma, given directly or by sigma."""
+        """gamma, given directly or by sigma; not of a kernel whose gamma follows from the data."""
+        assert not isinstance(self.gamma, str)
         if self.sigma is None:
             return 1.0 if self.gamma is None else self.gamma
         return _rate_of(self.name, self.sigma)

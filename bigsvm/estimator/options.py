@@ -13,6 +13,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from bigsvm.config import EXACT_UP_TO, HOT_SET, TOLERANCE, ReweightConfig, Size
 from bigsvm.core.stop_rule import StopRule
+from bigsvm.core.variance import scale_gamma
 from bigsvm.estimator.fit import SMALL, FitOptions
 from bigsvm.estimator.rows import Rows
 from bigsvm.kernels import NAMES, Kernel
@@ -199,7 +200,7 @@ def _rate(estimator: BigSVC, rows: Rows, sample_weight: np.ndarray | None) -> fl
         return 1 / rate
     if isinstance(estimator.gamma, str) and estimator.gamma in ("scale", "auto"):
         variance = rows.variance(sample_weight) if estimator.gamma == "scale" else 1.0
-        return 1 / (rows.shape[1] * variance) if variance > 0 else 1.0
+        return scale_gamma(rows.shape[1], variance)
     _check_number(
         estimator, "gamma", Real, lambda v: 0 < v < np.inf, '"scale", "auto" or a number above 0'
     )

@@ -12,7 +12,7 @@ from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes, class_codes
 from bigsvm.core.messages import one_line
 from bigsvm.core.urls import path_or_url
-from bigsvm.estimator.dense import VarianceAccumulator
+from bigsvm.core.variance import VarianceAccumulator
 from bigsvm.stores.fingerprint import finite_chunks, new_fingerprint, verify_recorded
 from bigsvm.stores.group import StoreGroup
 from bigsvm.stores.rows import CHUNK_BYTES, rows_that_fit

@@ -17,7 +17,8 @@ from bigsvm.backends.memory import plan_memory
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import classes_array, to_label
 from bigsvm.core.scaling import effective_scaling
-from bigsvm.estimator.dense import VarianceAccumulator, dense_rows
+from bigsvm.core.variance import VarianceAccumulator
+from bigsvm.estimator.dense import dense_rows
 from bigsvm.estimator.fit import FitOptions
 from bigsvm.estimator.out_of_core import (
     is_out_of_core,

@@ -17,6 +17,7 @@ from bigsvm.config import EXACT_UP_TO, Config, SolverConfig
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import classes_to_json, n_outputs_for, one_vs_rest_signs
 from bigsvm.core.threads import available_threads
+from bigsvm.core.variance import VarianceAccumulator, scale_gamma
 from bigsvm.core.version import ARITHMETIC
 from bigsvm.kernels import Kernel, warm_up
 from bigsvm.preparation.data_sets import absolute_spec, with_absolute_paths
@@ -27,7 +28,7 @@ from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.reweight import Reweighting
 from bigsvm.solvers.schedule import BlockSchedule, ExactSchedule, Schedule
 from bigsvm.solvers.solve import Task
-from bigsvm.stores.fingerprint import verified_fingerprint
+from bigsvm.stores.fingerprint import finite_chunks, verified_fingerprint
 from bigsvm.stores.store import Dataset
 from bigsvm.training.checkpoint import Checkpoints, check_same_problem
 from bigsvm.training.finished import check_unfinished
@@ -48,7 +49,7 @@ def build_training(
     validation_rows: ValidationRows | None = None,
 ) -> Training:
     """Build the training that a config describes, resuming from the newest checkpoint."""
-    config = _with_schedule(config, dataset.n)
+    config = with_gamma(_with_schedule(config, dataset.n), dataset)
     model, solver, log = config.model, config.solver, session.display.log
     kernel = Kernel(model.kernel.name, model.kernel.rate, model.kernel.coef0, model.kernel.degree)
     initial = initial_pattern(solver, dataset.n)
@@ -143,6 +144,22 @@ def _with_schedule(config: Config, n: int) -> Config:
     schedule = "exact" if paper and n <= EXACT_UP_TO else "block"
     solver = config.solver.model_copy(update={"schedule": schedule})
     return config.model_copy(update={"solver": solver})
+
+
+def with_gamma(config: Config, dataset: Dataset) -> Config:
+    """The config with `gamma: scale` or `auto` replaced by the number that the data gives."""
+    kernel = config.model.kernel
+    if not isinstance(kernel.gamma, str):
+        return config
+    variance = 1.0
+    if kernel.gamma == "scale":
+        spread = VarianceAccumulator()
+        for rows in finite_chunks(dataset):
+            spread.add(rows)
+        variance = spread.variance
+    gamma = scale_gamma(dataset.d, variance)
+    kernel = kernel.model_copy(update={"gamma": gamma})
+    return config.model_copy(update={"model": config.model.model_copy(update={"kernel": kernel})})
 
 
 def _identity_of_names(dataset: Dataset) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from bigsvm.kernels import Kernel
 from bigsvm.solvers.nodes import WORTH_THREADS
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset
-from bigsvm.training.build import initial_pattern
+from bigsvm.training.build import initial_pattern, with_gamma
 from bigsvm.training.weights import check_all_classes, class_factors, read_sample_weight
 from bigsvm.tuning.cross_validation import (
     FoldTask,
@@ -47,6 +47,7 @@ class Tuning:
 
 def build_tuning(config: Config, dataset: Dataset, log: Callable[[str], None]) -> Tuning:
     """Build the tuning that a config describes; a UserError for what cannot work."""
+    config = with_gamma(config, dataset)
     options, solver, model = config.tune, config.solver, config.model
     assert options is not None
     form = model.kernel
