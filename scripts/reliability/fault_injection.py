@@ -289,8 +289,9 @@ def main() -> int:
                 injection.attack(number, problems[number % len(problems)])
 
         with ThreadPoolExecutor(arguments.jobs) as pool:
-            for worker in [pool.submit(work) for _ in range(arguments.jobs)]:
-                worker.result()
+            workers = [pool.submit(work) for _ in range(arguments.jobs)]
+        if failures := [error for worker in workers if (error := worker.exception())]:
+            raise BaseExceptionGroup("fault injection itself failed", failures)
         injection.fork_server.close()
     print(injection.tally)
     return 1 if injection.tally.deviations or not injection.tally.counts["runs"] else 0
