@@ -40,7 +40,8 @@ run: {checkpoint_every: 100, snapshot_every: 100}
 
 def checkpoint_content(path: Path) -> Any:
     saved = read_checkpoint(path)
-    state = dict(vars(saved.state))
+    (of_two_classes,) = saved.state.classes
+    state = dict(vars(of_two_classes))
     return [
         *(state.pop(name).tobytes() for name in ("alpha", "gradient", "role")),
         *(repr(state), saved.identity, saved.seconds),

@@ -114,7 +114,9 @@ def test_going_on_with_other_classes_is_refused(train: Train, tmp_path: Path) ->
     prepare(three(tmp_path, list("abcabcabc")), store)
     train(tmp_path / "run", f"data.train={{path: '{store}', positive: b}}")
     before = everything(tmp_path / "run")
-    assert "data was" in one_line(train(tmp_path / "run", f"data.train={store}", code=2))
+    assert "data.train.positive was" in one_line(
+        train(tmp_path / "run", f"data.train={store}", code=2)
+    )
     assert everything(tmp_path / "run") == before
 
 

@@ -186,11 +186,13 @@ def test_a_lost_cluster_leaves_nothing(
 def test_no_workers_and_unfit_ones_are_told_in_one_line(
     folder: Path, tmp_path: Path, cluster: Processes
 ) -> None:
-    asked = (folder / "s.zarr", tmp_path / "out.csv", "--quiet", "--cluster", cluster.file)
+    asked = (folder / "s.zarr", tmp_path / "out.csv", "--cluster", cluster.file)
     code, out, err = run(folder, *asked, "--set", "cluster.wait_limit=1s")
     said = err.splitlines()
     assert code == 1 and out == "" and said[0].startswith("waiting for 1 worker, at most 1 s")
     assert "0 of 1 workers came in 1 s" in said[1] and len(said) == 2
+    code, out, err = run(folder, *asked, "--quiet", "--set", "cluster.wait_limit=1s")
+    assert code == 1 and out == "" and err.count("\n") == 1, "only the error"
     another_version(tmp_path / "other")
     cluster.start_worker("unfit", path=tmp_path / "other")
     until(lambda: cluster.addresses())

@@ -42,7 +42,9 @@ def test_in_pieces_the_bytes_are_those_of_the_whole(
     monkeypatch.setattr(snapshots, "_CHUNK_BYTES", 10 * 5 * 4)  # ten rows
     coef = np.linspace(-1, 1, len(support))
     state: Any = SimpleNamespace(iteration=300, n_working=400)
-    problem: Any = SimpleNamespace(coefficients=lambda _: (support, coef), intercept=0.0)
+    problem: Any = SimpleNamespace(
+        coefficients=lambda _: (support, coef[None]), intercept=0.0, n_outputs=1
+    )
     with open_dataset(make_store(tmp_path / "s.zarr")) as data:
         rows = data.read(0, data.n)
         backend = Watched(rows, KERNEL)
@@ -66,7 +68,9 @@ def test_the_last_model_is_not_made_of_rows_that_have_changed(tmp_path: Path) ->
     prepare("synthetic", tmp_path / "s.zarr", options)
     support, coef = np.array([7, 390]), np.ones(2)
     state: Any = SimpleNamespace(iteration=300, n_working=400)
-    problem: Any = SimpleNamespace(coefficients=lambda _: (support, coef), intercept=0.0)
+    problem: Any = SimpleNamespace(
+        coefficients=lambda _: (support, coef[None]), intercept=0.0, n_outputs=1
+    )
     with open_dataset(tmp_path / "s.zarr") as data:
         verified_fingerprint(data)
         backend = LocalBackend(data, KERNEL, 0)
