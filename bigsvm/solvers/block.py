@@ -314,7 +314,7 @@ class BlockSolver:
         state.passes += 1
         converged = self.stop_test(state)
         if not converged and not state.sample:
-            self._set_aside(state, fall)
+            self._set_aside(state, max(fall, self._fall_to_come(state)))
         return converged
 
     def _usual_fall(self, state: State, request: GradientRequest, gradient: np.ndarray) -> float:
@@ -326,15 +326,26 @@ class BlockSolver:
         few = k_smallest(change, known, 1 + int(_FEW * np.count_nonzero(known)))
         return max(0.0, -float(change[few].max(initial=-np.inf)))
 
-    def _set_aside(self, state: State, fall: float) -> None:
-        """Leave idle patterns that are far from joining out of the next passes.
+    @staticmethod
+    def _fall_to_come(state: State) -> float:
+        """By how much the derivatives of all support vectors but few still have to fall.
 
-        Far is more than all but few fell in the last pass over all patterns. Once the problem of
-        the others is solved, all are in play again, and their gradient is computed from scratch: as
-        the run would have to end with. Worth it where a pass then costs half as much.
+        Those of the others will change by about as much.
+        """
+        support = state.role == SUPPORT
+        highest = k_smallest(
+            state.gradient, support, 1 + int(_FEW * np.count_nonzero(support)), sign=-1
+        )
+        return float(state.gradient[highest].min()) - state.quad_form
+
+    def _set_aside(self, state: State, distance: float) -> None:
+        """Leave idle patterns that are farther than that from joining out of the next passes.
+
+        Once the problem of the others is solved, all are in play again, and their gradient is
+        computed from scratch, as the run has to end with. Worth it where it halves a pass.
         """
         idle = WORKING if self._problem.algorithm == "fw" else IDLE
-        bar = self._bar(state, is_rough=False) + fall
+        bar = self._bar(state, is_rough=False) + distance
         far = (state.role == idle) & (state.gradient > bar)
         if np.count_nonzero(far) >= np.count_nonzero(state.role >= IDLE) / 2:
             state.role[far] = UNSEEN
