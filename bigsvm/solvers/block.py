@@ -341,13 +341,17 @@ class BlockSolver:
     def _set_aside(self, state: State, distance: float) -> None:
         """Leave idle patterns that are farther than that from joining out of the next passes.
 
-        Once the problem of the others is solved, all are in play again, and their gradient is
-        computed from scratch, as the run has to end with. Worth it where it halves a pass.
+        Not while many wait to join, which changes all derivatives. Once the problem of the others
+        is solved, all are in play again, and their gradient is computed from scratch, as the run
+        has to end with. Worth it where it halves a pass.
         """
-        idle = WORKING if self._problem.algorithm == "fw" else IDLE
-        bar = self._bar(state, is_rough=False) + distance
-        far = (state.role == idle) & (state.gradient > bar)
-        if np.count_nonzero(far) >= np.count_nonzero(state.role >= IDLE) / 2:
+        candidates = state.role == (WORKING if self._problem.algorithm == "fw" else IDLE)
+        bar = self._bar(state, is_rough=False)
+        n_playing = np.count_nonzero(state.role >= IDLE)
+        if np.count_nonzero(candidates & (state.gradient <= bar)) > _FEW * n_playing:
+            return
+        far = candidates & (state.gradient > bar + distance)
+        if np.count_nonzero(far) >= n_playing / 2:
             state.role[far] = UNSEEN
             state.sample = len(state.role)
 
