@@ -125,8 +125,7 @@ class BlockSolver:
         They join one by one, each at the worst derivative of them all, and most need not any more
         once others have. No more go along than work already: by then the model is another one.
         """
-        is_fw = self._problem.algorithm == "fw"
-        candidates = state.role == (WORKING if is_fw else IDLE)
+        candidates = state.role == self._idle
         members = np.flatnonzero((state.role > IDLE) & ~candidates)
         n_playing = len(members) + int(np.count_nonzero(candidates))
         is_whole = n_playing <= self._small
@@ -170,6 +169,11 @@ class BlockSolver:
         while larger // _GROWTH > sample:
             larger //= _GROWTH
         return 0 if larger == all_patterns else larger
+
+    @property
+    def _idle(self) -> int:
+        """The role of patterns that a subproblem may do without; in `fw` all patterns work."""
+        return WORKING if self._problem.algorithm == "fw" else IDLE
 
     def _bar(self, state: State, is_rough: bool) -> float:
         """The derivative up to which a pattern outside of the subproblem has to join it.
@@ -299,7 +303,7 @@ class BlockSolver:
             here = np.zeros(len(state.role), bool)
             here[rows] = True
             here &= state.role == UNSEEN
-            state.role[here] = WORKING if self._problem.algorithm == "fw" else IDLE
+            state.role[here] = self._idle
             state.sample = block.sample
         if request.from_scratch:
             state.gradient[rows] = gradient
@@ -320,7 +324,7 @@ class BlockSolver:
     def _usual_fall(self, state: State, request: GradientRequest, gradient: np.ndarray) -> float:
         """By how much a pass over all patterns lowered the derivatives of all idle ones but few."""
         change = Difference(gradient, state.gradient) if request.from_scratch else gradient
-        known = state.role == (WORKING if self._problem.algorithm == "fw" else IDLE)
+        known = state.role == self._idle
         if state.sample == len(state.role):
             known |= state.role == UNSEEN  # set aside: as of the last pass over all
         few = k_smallest(change, known, 1 + int(_FEW * np.count_nonzero(known)))
@@ -345,7 +349,7 @@ class BlockSolver:
         is solved, all are in play again, and their gradient is computed from scratch, as the run
         has to end with. Worth it where it halves a pass.
         """
-        candidates = state.role == (WORKING if self._problem.algorithm == "fw" else IDLE)
+        candidates = state.role == self._idle
         bar = self._bar(state, is_rough=False)
         n_playing = np.count_nonzero(state.role >= IDLE)
         if np.count_nonzero(candidates & (state.gradient <= bar)) > _FEW * n_playing:

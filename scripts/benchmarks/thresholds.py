@@ -2,8 +2,8 @@
 
     python -m scripts.benchmarks.thresholds --rows 5000
 
-Trains on a sample of each real data set, with C 1 and 10, and scores a snapshot every so many
-iterations against test rows, at the threshold 0 and at the fitted one. Prints, for each rule, the
+Trains on a sample of each real data set, with C 1 and 10, and scores snapshots at regular
+intervals on test rows, at the threshold 0 and at the fitted one. Prints, for each rule, the
 accuracy and the balanced accuracy of the last model and the mean over all snapshots before it.
 """
 
