@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from bigsvm.readers import FORMATS, ReadOptions
 from bigsvm.terminal.logs import log
 from bigsvm.terminal.progress import show_progress
 from bigsvm.terminal.signals import exit_on_sigterm
+
+Units = Literal["raw", "margin"]
 
 if TYPE_CHECKING:
     from bigsvm.config import ClusterConfig
@@ -65,6 +67,7 @@ def predict(
     keep: Sequence[str] = (),
     threshold: float | None = None,
     probability: bool = False,
+    units: "Units" = "raw",
     progress: Progress = no_progress,
 ) -> Summary:
     """Stream the rows of `source` through a model into `out`, in bounded memory.
@@ -91,11 +94,14 @@ def predict(
     keep : sequence of str
         Columns of the input file to copy to a table of predictions, after the row number.
     threshold : float, optional
-        For two classes: rows with at least this decision value are of the second class; replaces
-        the threshold of the model.
+        For two classes: rows with at least this decision value, in the units of the output, are of
+        the second class; replaces the threshold of the model.
     probability : bool
         Add the probability of each class, of a model that has been calibrated: columns
         probability_LABEL, or an array probability (rows, classes) in Zarr.
+    units : {"raw", "margin"}
+        Of the decision values: those of the model, as `Model.decision_function` returns them, or
+        divided by its margin, as those of `BigSVC` are: support vectors are at about 1 or -1.
     progress : callable
         Called with (what is being done, amount done, total or None).
 
@@ -117,8 +123,9 @@ def predict(
         if out.resolve() in path.resolve().parents:
             raise UserError(f"{out}: contains the input {path}; choose another name for the output")
     model = load_model(model_file)
+    unit = _unit(model, model_file) if units == "margin" else 1.0
     if threshold is not None:
-        model = _with_threshold(model, threshold)
+        model = _with_threshold(model, threshold * unit)
     if probability:
         _check_probability(model, model_file, out)
     check_kept(keep, out, columns_of(model.classes, probability=probability))
@@ -135,7 +142,7 @@ def predict(
             decision = chunk.decisions[0]
             others = None if kept is None else kept.next(len(decision))
             likely = model.probabilities_of(decision) if probability else None
-            rows = Predicted(decision, model.labels_of(decision), likely)
+            rows = Predicted(decision / unit, model.labels_of(decision), likely)
             writer.append(chunk.start, rows, others)
             counts += np.bincount(model.places_of(decision), minlength=len(counts))
             if chunk.codes is not None:
@@ -159,6 +166,16 @@ def _with_threshold(model: "Model", threshold: float) -> "Model":
     if not np.isfinite(threshold):
         raise UserError(f"--threshold {threshold}: must be a finite number")
     return replace(model, threshold=threshold)
+
+
+def _unit(model: "Model", model_file: Path) -> float:
+    """The margin of the model."""
+    if model.margin is None:
+        raise UserError(
+            f"--units margin: {model_file} does not have its margin; an older version of bigsvm "
+            "wrote it, so train again, or write --units raw"
+        )
+    return model.margin
 
 
 def _check_probability(model: "Model", model_file: Path, out: Path) -> None:
@@ -195,6 +212,7 @@ EXAMPLES = """examples:
   python -m bigsvm.predict runs/mb/snapshots/model-00005000.safetensors mine.h5 f.npy --x features
   python -m bigsvm.predict runs/mb/model.safetensors new.csv - --keep id --no-labels | head
   python -m bigsvm.predict runs/mb/model.safetensors new.csv p.csv --probability --no-labels
+  python -m bigsvm.predict runs/mb/model.safetensors new.csv p.csv --units margin --no-labels
   python -m bigsvm.predict runs/mb/model.safetensors big.zarr f.zarr --cluster tcp://head:8786
 
 Raw rows are scaled like the model's training data; a prepared store records that it is scaled
@@ -221,6 +239,9 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
         "as an id, to copy to the predictions; repeatable")  # fmt: skip
     add("--threshold", type=float, metavar="T", help="rows with at least this decision value "
         "are of the second class (default: the model's threshold, 0 unless fitted)")  # fmt: skip
+    add("--units", choices=("raw", "margin"), default="raw", help="of decision values and "
+        "--threshold: raw, as the model has them (default), or margin, as BigSVC has them: "
+        "support vectors are at about 1 or -1")  # fmt: skip
     add("--probability", action="store_true", help="add the probability of each class, of a model "
         "that python -m bigsvm.calibrate has been run on")  # fmt: skip
     add("--no-labels", action="store_true", help="the input has none, or ignore them: in a "
@@ -259,7 +280,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "arrays": (arguments.x, arguments.y),
         "overwrite": arguments.overwrite,
     }
-    for name in ("keep", "threshold", "probability"):
+    for name in ("keep", "threshold", "probability", "units"):
         options_given[name] = getattr(arguments, name)
     if arguments.cluster is not None:
         from bigsvm.config.file import cluster_config

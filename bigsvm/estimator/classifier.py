@@ -398,6 +398,7 @@ class BigSVC(ClassifierMixin, BaseEstimator, CallbackSupportMixin):
             "C": float(self.C),
             "iteration": int(self.n_iter_.sum()),
             "relative_gap": float(self.relative_gap_.max()),
+            "margin": 1.0,
             "feature_names": None if names is None else [str(name) for name in names],
         }
         two = len(self.classes_) == 2

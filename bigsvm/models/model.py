@@ -53,7 +53,7 @@ class Model:
     scaling : Scaling or None
         The scaling that `prepare` applied; `decision_function` applies it to raw rows.
     about : dict
-        Its origin: algorithm, C, iteration, n_working, source, fingerprint, ...
+        Its origin: algorithm, C, iteration, n_working, margin, source, fingerprint, ...
     intercept : float or tuple
         0 unless trained with `model.intercept`; one per class for more than two.
     threshold : float
@@ -110,6 +110,19 @@ class Model:
         if len(encoding.features) != self.n_features:
             raise ValueError("its encoding of columns makes another number of features")
         return encoding
+
+    @property
+    def margin(self) -> float | None:
+        """a'Qa, about the decision value of a support vector; None in files of older versions.
+
+        Decision values divided by it are in units of the margin, as those of `BigSVC` are.
+        """
+        found = self.about.get("margin")
+        if found is None:
+            return None
+        if not isinstance(found, int | float) or not 0 < found < np.inf:
+            raise ValueError(f"its margin is {found!r}")
+        return float(found)
 
     def decision_function(
         self, X: Any, *, scaled: bool = False, precise: bool = False
@@ -370,7 +383,7 @@ def _build_model(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> 
     found, kernel_given = dict(about["about"]), about["kernel"]
     numbers = (intercept, threshold, calibration)
     made = Model(rows, coef, index, kernel_given, classes, scaling, found, *numbers)
-    _ = made.encoding  # raises a ValueError if it is invalid
+    _ = made.encoding, made.margin  # raise a ValueError if they are invalid
     return made
 
 

@@ -92,6 +92,7 @@ class Training(Monitor):
     def __post_init__(self) -> None:
         self._reported = self._saved = time.monotonic()
         self._saved_iteration = self.task.state.iteration
+        self._last_margin = 0.0
         self._reported_iteration = self.run_dir.last_reported
         self._snapshot_at = self._next_snapshot(self.task.state.iteration)
         self._time_to_verify = VerificationTime(self.task.problem, self.config.solver.time_limit)
@@ -131,6 +132,7 @@ class Training(Monitor):
 
     def wants_verification(self, status: str, now: JointState) -> bool:
         """Save and report where the steps ended; verify unless interrupted or out of time."""
+        self._last_margin = margin_of(now)
         self._report()
         self.checkpoint()
         no_time_left = status == "time_limit" and self._time_to_verify.too_long
@@ -149,8 +151,13 @@ class Training(Monitor):
         is_last: bool = False,
         relative_gap: float | None = None,
     ) -> None:
-        """Write the model at an iterate of this round."""
-        self.models.save(state, self.task.problem, path, is_last, relative_gap)
+        """Write the model at an iterate of this round.
+
+        The last one has the margin of before the verification, so that it is the snapshot of its
+        iteration, byte for byte, unless it converged.
+        """
+        margin = self._last_margin if is_last else margin_of(state)
+        self.models.save(state, self.task.problem, path, margin, is_last, relative_gap)
 
     def checkpoint(self) -> None:
         """Save the state."""
@@ -211,6 +218,11 @@ class Training(Monitor):
         if limit is None:
             return False
         return self.session.stopwatch.command + self._time_to_verify.seconds(event) >= limit
+
+
+def margin_of(state: JointState) -> float:
+    """The unit of the decision values: a'Qa, of several classes the smallest."""
+    return min(state.quad_form(k) for k in range(len(state.classes)))
 
 
 class VerificationTime:

@@ -49,6 +49,7 @@ class SnapshotWriter:
         state: JointState,
         problem: JointProblem,
         path: Path,
+        margin: float,
         is_last: bool = False,
         relative_gap: float | None = None,
     ) -> None:
@@ -67,6 +68,7 @@ class SnapshotWriter:
             self._dataset.scaling,
             self._about
             | {"iteration": state.iteration, "n_working": state.n_working}
+            | ({"margin": margin} if margin > 0 else {})  # rounding may have left none
             | ({} if relative_gap is None else {"relative_gap": relative_gap}),
             _shift(problem.intercept * coef.sum(axis=-1)),
             0.0 if rule == "zero" else threshold_at(state.now(0), problem.classes[0], rule),

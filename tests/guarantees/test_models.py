@@ -70,6 +70,7 @@ def test_the_summary_tells_the_true_gap(straight: Path, stores: dict[str, Path])
     assert alpha.sum() == pytest.approx(1, abs=1e-12)
     gradient = y * (kernel @ (alpha * y)) + alpha / 10
     assert told["objective"] == pytest.approx(alpha @ gradient / 2, rel=1e-5)
+    assert model.margin == pytest.approx(alpha @ gradient, rel=1e-5)
     support = gradient[alpha > 0]
     assert support.max() - support.min() <= told["true_gap"] + 1e-8
     assert told["n_support"] == len(support)

@@ -1,6 +1,7 @@
 """`predict` end to end: the same decision values from any input into any output."""
 
 import csv
+import shutil
 import signal
 import subprocess
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
+from bigsvm import BigSVC
 from bigsvm.core.errors import UserError
 from bigsvm.models.model import Model, load_model
 from bigsvm.predict import main
@@ -58,6 +60,41 @@ def refused(folder: Path, source: object, out: Path, *options: object) -> str:
     assert "\n" not in str(mistake.value)
     assert not [path for path in out.parent.glob(".*")]
     return str(mistake.value)
+
+
+def test_units_of_the_margin(folder: Path, tmp_path: Path) -> None:
+    """As `BigSVC` has them; the threshold is in the units of the output."""
+    X, y = raw_rows(300)
+    estimator = BigSVC(sigma=1.0).fit(X, y)
+    saved = estimator.to_model()
+    shutil.copy(folder / "raw.csv", tmp_path)
+    raw = replace(saved, dual_coef=saved.dual_coef / 512, about={"margin": 1 / 512})
+    many = replace(
+        raw, dual_coef=np.stack([raw.dual_coef, -raw.dual_coef, raw.dual_coef]), classes=(-1, 0, 1)
+    )
+    expected = estimator.decision_function(raw_rows()[0])
+    for name, model in {"of BigSVC": saved, "of a run": raw, "many": many}.items():
+        model.save(tmp_path / "model.safetensors")
+        for units in ("raw", "margin"):
+            out = tmp_path / f"{name} {units}.npy"
+            predict(tmp_path, tmp_path / "raw.csv", out, "--units", units)
+    assert np.load(tmp_path / "of BigSVC raw.npy").tobytes() == expected.tobytes()
+    for name in ("of BigSVC", "of a run"):
+        np.testing.assert_array_equal(np.load(tmp_path / f"{name} margin.npy"), expected)
+    np.testing.assert_array_equal(np.load(tmp_path / "of a run raw.npy"), expected / 512)
+    np.testing.assert_array_equal(np.load(tmp_path / "many margin.npy")[:, 1], -expected)
+    raw.save(tmp_path / "model.safetensors")
+    cut = float(np.median(expected))
+    options = ("--units", "margin", "--threshold", cut)
+    predict(tmp_path, tmp_path / "raw.csv", tmp_path / "cut.csv", *options)
+    with (tmp_path / "cut.csv").open() as file:
+        labels = [float(row["label"]) for row in csv.DictReader(file)]
+    assert labels == np.where(expected >= cut, 1, -1).tolist()
+
+
+def test_a_model_without_its_margin(folder: Path, tmp_path: Path) -> None:
+    told = refused(folder, folder / "raw.csv", tmp_path / "out.csv", "--units", "margin")
+    assert "does not have its margin" in told and "--units raw" in told
 
 
 def test_csv_has_row_decision_and_label(

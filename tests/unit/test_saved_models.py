@@ -50,11 +50,12 @@ def test_in_pieces_the_bytes_are_those_of_the_whole(
         backend = Watched(rows, KERNEL)
         backend.asked = []
         factory = SnapshotWriter(data, backend, asdict(KERNEL), {"algorithm": "mfw"})
-        factory.save(state, problem, tmp_path / "pieces")
+        factory.save(state, problem, tmp_path / "pieces", 0.25)
         whole = Model(
             rows[support], coef, support, asdict(KERNEL), data.classes, data.scaling,
             load_model(tmp_path / "pieces").about,
         )  # fmt: skip
+    assert whole.margin == 0.25
     chunks = np.concatenate([np.unique(indices // CHUNK) for indices in backend.asked])
     assert chunks.tolist() == np.unique(support // CHUNK).tolist(), "none is read twice"
     assert all(len(indices) <= 10 + CHUNK for indices in backend.asked)
@@ -75,13 +76,13 @@ def test_the_last_model_is_not_made_of_rows_that_have_changed(tmp_path: Path) ->
         verified_fingerprint(data)
         backend = LocalBackend(data, KERNEL, 0)
         factory = SnapshotWriter(data, backend, asdict(KERNEL), {"algorithm": "mfw"})
-        factory.save(state, problem, tmp_path / "model", is_last=True)
+        factory.save(state, problem, tmp_path / "model", 0.25, is_last=True)
         chunk = tmp_path / "s.zarr" / "train" / "X" / "c" / "1" / "0"
         rows = np.fromfile(chunk, np.float32)
         rows[190 * 5] += 1
         rows.tofile(chunk)
         with pytest.raises(UserError, match="rows 200 to 400 are not what they were"):
-            factory.save(state, problem, tmp_path / "changed", is_last=True)
+            factory.save(state, problem, tmp_path / "changed", 0.25, is_last=True)
     assert not (tmp_path / "changed").exists()
 
 
