@@ -17,6 +17,7 @@ from bigsvm.solvers.nodes import WORTH_THREADS
 from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset
 from bigsvm.training.build import initial_pattern, with_gamma
+from bigsvm.training.validation import held_out_rows
 from bigsvm.training.weights import check_all_classes, class_factors, read_sample_weight
 from bigsvm.tuning.cross_validation import (
     FoldTask,
@@ -65,22 +66,29 @@ def build_tuning(config: Config, dataset: Dataset, log: Callable[[str], None]) -
         for sigma in sigmas
     ]
     algorithms: list[str] = [*options.algorithms] if options.algorithms else [model.algorithm]
+    labels = dataset.labels()
+    index, held_out = np.arange(dataset.n), config.data.validation_fraction
+    if held_out is not None:  # as `train` does: the chosen point must not know them
+        validation = held_out_rows(labels, dataset.classes, held_out, solver.seed)
+        index = np.delete(index, validation)
+        log(
+            f"tuning without the {len(validation):,} patterns that data.validation_fraction = "
+            f"{held_out:g} holds out"
+        )
     subsample = options.subsample
     if subsample is None:
-        subsample = sample_that_fits(config, dataset.n, dataset.d)
+        subsample = sample_that_fits(config, len(index), dataset.d)
     if subsample != options.subsample:
         log(
-            f"tuning on {subsample:,} of {dataset.n:,} patterns, drawn in the proportions of the "
+            f"tuning on {subsample:,} of {len(index):,} patterns, drawn in the proportions of the "
             "classes: the kernel matrix of all would not fit (tune.subsample, solver.memory_limit)"
         )
-    matrices_that_fit(config, min(dataset.n, subsample or dataset.n), dataset.d)
+    matrices_that_fit(config, min(len(index), subsample or len(index)), dataset.d)
     sample_weight = read_sample_weight(model, dataset)
     check_chunk_size(solver.memory_limit, dataset)
     fingerprint = verified_fingerprint(dataset)
-    labels = dataset.labels()
-    index = np.arange(len(labels))
     if subsample is not None:
-        index = stratified_sample(labels, subsample, options.seed)
+        index = index[stratified_sample(labels[index], subsample, options.seed)]
     y = labels[index]
     split = _split(config, dataset, y, None if sample_weight is None else sample_weight[index])
     grid = Grid(
@@ -110,6 +118,7 @@ def build_tuning(config: Config, dataset: Dataset, log: Callable[[str], None]) -
         "intercept": model.intercept or None,
         "sample_weight": None if sample_weight is None else weights_digest(sample_weight),
         "class_weight": model.class_weight,
+        "held_out": None if held_out is None else f"{held_out!r}, seed {solver.seed}",
     }
     tasks = [
         FoldTask(kernel, fold) for kernel in range(len(rates)) for fold in range(options.folds)

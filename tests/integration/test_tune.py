@@ -23,6 +23,7 @@ from bigsvm.solvers.precomputed import Limits, kernel_matrix, solve
 from bigsvm.solvers.problem import Problem
 from bigsvm.stores.store import open_dataset
 from bigsvm.train import main as train_main
+from bigsvm.training.validation import held_out_rows
 from bigsvm.tune import main
 from bigsvm.tuning.cross_validation import (
     FoldTask,
@@ -430,13 +431,20 @@ def test_the_best_config_trains_as_it_is(
         assert picture.startswith(b"\x89PNG") and len(picture) > 10_000
 
 
+@pytest.mark.parametrize("held_out", [False, True], ids=["all rows", "validation rows held out"])
 def test_a_subsample_is_all_that_is_looked_at(
-    config: Path, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+    held_out: bool, config: Path, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    tune(config, tmp_path / "part", "tune.subsample=100", "tune.C=[1]", "tune.sigma=[1]")
+    """Validation rows are in no fold: `train best.yaml` is validated on them."""
+    asked = ["data.validation_fraction=0.2", "solver.seed=9"] if held_out else []
+    tune(config, tmp_path / "part", "tune.subsample=100", "tune.C=[1]", "tune.sigma=[1]", *asked)
     with open_dataset(store) as data:
         y = data.labels()
-        index = stratified_sample(y, 100, 5)
+        index = np.arange(data.n)
+        if held_out:
+            index = np.delete(index, held_out_rows(y, data.classes, 0.2, 9))
+            assert len(index) == 241
+        index = index[stratified_sample(y[index], 100, 5)]
         x = data.gather(index)
     fold_of = stratified_folds(y[index], 3, 5)
     alone = tmp_path / "alone.h5"
@@ -446,7 +454,9 @@ def test_a_subsample_is_all_that_is_looked_at(
         file["X"], file["y"] = x, y[index]
     tune(config, tmp_path / "whole", f"data.train={alone}", "tune.C=[1]", "tune.sigma=[1]")
     assert (tmp_path / "part/tune.csv").read_bytes() == (tmp_path / "whole/tune.csv").read_bytes()
-    assert "100 patterns of 4 features, 3 folds" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "100 patterns of 4 features, 3 folds" in told
+    assert ("without the 60 patterns" in told) == held_out
     assert np.bincount(fold_of).tolist() == [34, 33, 33]
 
 
