@@ -96,7 +96,7 @@ def _open_rows(
         return _validation_rows(run, stack)
     from bigsvm.prediction.inputs import open_source
 
-    return open_source(on, options, (None, None), model, stack)
+    return open_source(on, options, (None, None), model, stack, needs_labels=True)
 
 
 def _validation_rows(run: Path, stack: ExitStack) -> "Source":
@@ -174,7 +174,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"score {found.brier_score:.4f}, log loss {found.log_loss:.4f} on these rows"
     )
     where = out or (arguments.model / MODEL if arguments.model.is_dir() else arguments.model)
-    print(f"written to {where}; the probabilities of rows: python -m bigsvm.predict --probability")
+    print(
+        f"written to {where}; python -m bigsvm.predict --probability writes them, python -m "
+        "bigsvm.evaluate RUN_DIR draws how good they are on the test set"
+    )
     return 0
 
 

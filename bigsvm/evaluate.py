@@ -13,7 +13,7 @@ from bigsvm.training.run_dir import run_labels
 EXAMPLES = """writes RUN_DIR/evaluation.csv and RUN_DIR/evolution.png, with a line and a point per
 snapshot; for the latest model RUN_DIR/confusion.csv and, for two classes, the ROC and
 precision-recall curves RUN_DIR/curves.csv and RUN_DIR/curves.png; where it was calibrated, how good
-its probabilities are, RUN_DIR/calibration.json
+its probabilities are, RUN_DIR/calibration.json and RUN_DIR/calibration.png
 
 examples:
   python -m bigsvm.evaluate runs/miniboone

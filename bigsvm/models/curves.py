@@ -1,4 +1,4 @@
-"""ROC and precision-recall curves of two classes."""
+"""ROC and precision-recall curves of two classes; calibration curves."""
 
 import csv
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.files.atomic import atomic_write
+from bigsvm.models.calibration import BINS, Reliability
 from bigsvm.models.scores import auc
 
 POINTS = 1000  # the most points of a curve that are saved
@@ -138,5 +139,43 @@ def plot_curves(path: Path, curves: Curves, threshold: float, positive: str, bas
         axes.grid(color="0.9", linewidth=0.8)
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(plain_text(f"Positive: {positive}"), fontsize="medium")
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=160)
+
+
+def plot_calibration(path: Path, found: Reliability, of: str) -> None:
+    """Plot how often what was said with a probability came true, and how often it was said.
+
+    Parameters
+    ----------
+    path : Path
+        A PNG file.
+    found : Reliability
+    of : str
+        The class that the probabilities are of.
+    """
+    from matplotlib.figure import Figure
+
+    from bigsvm.models.plots import COLOURS, plain_text
+
+    figure = Figure(figsize=(4.8, 5.6), layout="constrained")
+    curve, counts = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    said = [part["probability"] for part in found.curve]
+    curve.plot([0, 1], [0, 1], color="0.7", linestyle=":", label="perfect")
+    curve.plot(said, [part["share"] for part in found.curve], color=COLOURS[0], marker="o")
+    curve.set(xlim=(0, 1), ylim=(0, 1.02), ylabel="Share of the rows that is of it")
+    curve.set_title(
+        f"Calibration: Brier score {found.brier_score:.4f}, "
+        f"error {100 * found.expected_calibration_error:.2f} %",
+        fontsize="medium",
+    )
+    curve.legend(loc="upper left", frameon=False)
+    places = [(min(int(p * BINS), BINS - 1) + 0.5) / BINS for p in said]
+    counts.bar(places, [part["rows"] for part in found.curve], 0.9 / BINS, color=COLOURS[0])
+    counts.set(xlabel=plain_text(f"Probability of {of}"), ylabel="Rows", yscale="log")
+    for axes in (curve, counts):
+        axes.grid(color="0.9", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
     with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=160)

@@ -73,6 +73,7 @@ def open_source(
     arrays: tuple[str | None, str | None],
     model: Model,
     stack: ExitStack,
+    needs_labels: bool = False,
 ) -> Source:
     """Open the input of `predict`.
 
@@ -88,6 +89,8 @@ def open_source(
         The model that the rows must match.
     stack : ExitStack
         Closes the input.
+    needs_labels : bool
+        A file without labels is refused.
 
     Returns
     -------
@@ -95,7 +98,7 @@ def open_source(
     """
     if is_store(source):
         return _open_store(source, arrays, model, options.with_labels, stack)
-    return open_file(Path(source), options, model)
+    return open_file(Path(source), options, model, needs_labels)
 
 
 def _open_store(
@@ -130,10 +133,17 @@ def _open_store(
     return Source(dataset.path, dataset.n, chunks, raw=theirs is None)
 
 
-def open_file(path: Path, options: ReadOptions, model: Model | Preparation) -> Source:
+def open_file(
+    path: Path, options: ReadOptions, model: Model | Preparation, needs_labels: bool = False
+) -> Source:
     """Open a file of raw rows for a model, or for data like its training data."""
     chosen = _encoded_table(path, options, model) or _chosen_columns(path, options, model)
     if chosen is not None:
+        if needs_labels and chosen.label is None:
+            raise UserError(
+                f"{path}: its last column is a feature, and no label; --label-column names the "
+                "labels"
+            )
         options = replace(options, with_labels=chosen.label is not None)
         chunks = _chunks_of_file(path, chosen, options, model)
         return Source(str(path), chosen.n, chunks, raw=True)
@@ -143,7 +153,9 @@ def open_file(path: Path, options: ReadOptions, model: Model | Preparation) -> S
     reader = open_reader(path, options)
     advice = ""
     if reader.d == model.n_features - 1 and options.with_labels:
-        advice = " (one column was read as the labels; use --no-labels if there are none)"
+        advice = " (one column was read as the labels, which are needed here)"
+        if not needs_labels:
+            advice = " (one column was read as the labels; use --no-labels if there are none)"
     if reader.d == model.n_features + 1 and not options.with_labels:
         advice = " (is one column the labels? then leave out --no-labels)"
     check_features(model, reader.d, str(path), advice)

@@ -48,18 +48,12 @@ def prepare_like(
     check_target(store, None, overwrite)
     files = expand(source)
 
-    def chunks() -> Iterator[tuple[Path, LabelledChunk]]:
+    def chunks() -> Iterator[LabelledChunk]:
         for path in files:
-            for chunk in open_file(path, options, like).chunks:
-                yield path, chunk
+            yield from open_file(path, options, like, needs_labels=True).chunks
 
     rows = 0
-    for path, chunk in chunks():
-        if chunk.codes is None:
-            raise UserError(
-                f"{path}: its last column is a feature, and no label; --label-column names the "
-                "labels"
-            )
+    for chunk in chunks():
         rows += len(chunk.x)
         progress("counting rows", rows, None)
     parts = {f"test {k}" if k > 1 else "test": path for k, path in enumerate(files, start=1)}
@@ -73,9 +67,8 @@ def prepare_like(
     )
     with StoreWriter(store, {"test": rows}, like.n_features, about, overwrite=overwrite) as writer:
         done = 0
-        read = (chunk for _, chunk in chunks())
-        for chunk in scale_chunks(read, shown_source(source), like.scaling):
-            assert chunk.codes is not None  # as when they were counted
+        for chunk in scale_chunks(chunks(), shown_source(source), like.scaling):
+            assert chunk.codes is not None  # they were asked for
             writer.append("test", chunk.x.astype("float32", copy=False), chunk.codes)
             done += len(chunk.x)
             progress("writing rows", done, rows)

@@ -11,7 +11,7 @@ import numpy as np
 from bigsvm.core.errors import TrainerGone, UserError
 from bigsvm.core.progress import Progress, no_progress
 from bigsvm.core.yaml_dialect import read_yaml
-from bigsvm.models.curves import plot_curves, write_curves
+from bigsvm.models.curves import plot_calibration, plot_curves, write_curves
 from bigsvm.models.evaluation import (
     HEADING,
     Confusion,
@@ -60,7 +60,8 @@ class RunEvaluation:
         names = ["evaluation.csv", "evolution.png"]
         names += ["confusion.csv"] if self.confusion is not None else []
         names += ["curves.csv", "curves.png"] if self._rows and self.rows[-1].curves else []
-        names += ["calibration.json"] if self._rows and self.rows[-1].reliability else []
+        if self._rows and self.rows[-1].reliability:
+            names += ["calibration.json", "calibration.png"]
         return [self.folder / name for name in names]
 
     @property
@@ -219,6 +220,9 @@ def plot(
                 share = float(counts[1].sum() / counts.sum())
                 picture = run.folder / "curves.png"
                 plot_curves(picture, last.curves, last.threshold, str(positive), share)
+            if last.reliability is not None:
+                of = "the most probable class" if last.curves is None else f"class {positive}"
+                plot_calibration(run.folder / "calibration.png", last.reliability, of)
     if together and changed:
         every = {
             label: Evolution(run.rows, run.seconds()) for label, run in runs.items() if run.rows

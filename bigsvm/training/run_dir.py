@@ -23,6 +23,7 @@ EVALUATION_FILES = (
     "curves.csv",
     "curves.png",
     "calibration.json",
+    "calibration.png",
     "evolution.png",
     "report.html",
     "mlflow.json",

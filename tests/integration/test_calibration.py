@@ -129,6 +129,8 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     said = capsys.readouterr().out
     found = json.loads((folder / "run/calibration.json").read_text())
     assert f"Brier score {found['brier_score']:.4f}" in said and "calibration.json" in said
+    assert (folder / "run/calibration.png").read_bytes().startswith(b"\x89PNG")
+    assert str(folder / "run/calibration.png") in said.splitlines()[-1]
     rows = sum(part["rows"] for part in found["curve"])
     assert rows == found["rows"] == 375
     share = sum(part["rows"] * part["share"] for part in found["curve"]) / rows
@@ -208,6 +210,7 @@ def test_three_classes(data_dir: Path, tmp_path: Path, method: str) -> None:
     np.testing.assert_allclose(session.run(["probability"], {"X": X})[0], p, atol=1e-5)
     command("evaluate", tmp_path / "run", "--test", tmp_path / "i.zarr/test")
     assert json.loads((tmp_path / "run/calibration.json").read_text())["rows"] == 60
+    assert (tmp_path / "run/calibration.png").exists()
 
 
 @pytest.mark.parametrize(
@@ -218,7 +221,8 @@ def test_three_classes(data_dir: Path, tmp_path: Path, method: str) -> None:
         (["calibrate", "run"], "--on"),
         (["calibrate", "run", "--on", "x.csv", "--method", "platt"], "invalid choice: 'platt'"),
         (["calibrate", "run", "--on", "held-out.csv", "--out", "m.onnx"], "a file *.safetensors"),
-        (["calibrate", "run", "--on", "no-labels.csv"], "no-labels.csv: has no labels"),
+        (["calibrate", "run", "--on", "no-labels.csv"], "--label-column names the labels"),
+        (["calibrate", "run", "--on", "numbers.csv"], "the labels, which are needed here"),
         (["calibrate", "run", "--on", "one.csv"], "one.csv: a calibration needs rows of every"),
         (
             ["predict", "plain.safetensors", "held-out.csv", "o.csv", "--probability"],
@@ -242,6 +246,7 @@ def test_mistakes_are_one_line(
         command("calibrate", "run", "--on", "held-out.csv")
     table = pd.read_csv("held-out.csv")
     table.assign(id=1)[["id", *NAMES]].to_csv("no-labels.csv", index=False)
+    table[NAMES].to_csv("numbers.csv", index=False, header=False)
     table[table["class"] == "g"].to_csv("one.csv", index=False)
     model = load_model("run/model.safetensors")
     replace(model, calibration=None).save("plain.safetensors")
