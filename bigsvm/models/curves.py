@@ -173,6 +173,8 @@ def plot_calibration(path: Path, found: Reliability, of: str) -> None:
     places = [(min(int(p * BINS), BINS - 1) + 0.5) / BINS for p in said]
     counts.bar(places, [part["rows"] for part in found.curve], 0.9 / BINS, color=COLOURS[0])
     counts.set(xlabel=plain_text(f"Probability of {of}"), ylabel="Rows", yscale="log")
+    counts.set_ylim(bottom=0.8)
+    counts.yaxis.set_minor_formatter("")
     for axes in (curve, counts):
         axes.grid(color="0.9", linewidth=0.8)
         axes.set_axisbelow(True)

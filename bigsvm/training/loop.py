@@ -124,6 +124,8 @@ class Training(Monitor):
         clock = time.monotonic()
         if clock - self._reported >= REPORT_SECONDS:
             self._report()
+        if (ahead := event.state).iteration > self.task.state.iteration:
+            self.session.display.steps(ahead.iteration, lambda: self._report_at(ahead))
         if self._checkpoint_is_due(clock):
             self.checkpoint()
         if self.session.interrupted():
@@ -191,21 +193,26 @@ class Training(Monitor):
         if state.iteration == self._reported_iteration:
             return
         self._reported_iteration = state.iteration
-        report = Report(
-            state.iteration,
-            state.passes,
-            state.gap,
-            state.relative_gap,
-            state.objective,
-            state.n_working,
-            state.n_support,
-            round(self.seconds, 3),
-            resident_set(),
-        )
+        report = self._report_at(state)
         self.run_dir.append_metrics(
             {"pass" if key == "passes" else key: value for key, value in asdict(report).items()}
         )
         self.session.display.report(report)
+
+    def _report_at(self, now: JointState) -> Report:
+        """The report at an iterate that may be ahead of the last pass, which gaps are of."""
+        state = self.task.state
+        return Report(
+            now.iteration,
+            state.passes,
+            state.gap,
+            state.relative_gap,
+            state.objective,
+            now.n_working,
+            now.n_support,
+            round(self.seconds, 3),
+            resident_set(),
+        )
 
     def _checkpoint_is_due(self, now: float) -> bool:
         every, seconds = self.config.run.checkpoint_every, self.config.run.checkpoint_seconds

@@ -2,30 +2,99 @@
 
 import math
 import time
+from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import yaml
 
+from bigsvm import cli
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.terminal.progress import show_progress
-from bigsvm.training.display import Report, TimeLeft, format_live, format_report, open_display
+from bigsvm.training.display import (
+    Report,
+    TimeLeft,
+    format_left,
+    format_live,
+    format_report,
+    open_display,
+)
+from tests.support.small_run import make_store
+from tests.support.trainings import reported
 
 REPORT = Report(440, 0, 2e-3, 0.01, 0.1, 60, 50, 9.2, 0)
 
 
 def test_a_line_leaves_out_what_is_not_known_yet() -> None:
-    first = format_report(REPORT, TimeLeft(StopRule(relative=1e-3), 1000, None).rate, math.inf)
-    assert first.endswith("working      60  9 s gone")
-    assert format_report(REPORT, 100.0, 70.0).endswith("100 it/s  9 s gone, about 70 s left")
+    first = format_report(REPORT, TimeLeft(StopRule(relative=1e-3), 1000, None).rate, None)
+    assert first.endswith("working      60  9 s gone, left unknown")
+    told = format_report(REPORT, 100.0, (70.0, 70.4))
+    assert told.endswith("100 it/s  9 s gone, about 70 s left")
+
+
+@pytest.mark.parametrize(
+    ("left", "words"),
+    [
+        (None, "left unknown"),
+        ((0.0, 1800.0), "at most 30 min left"),
+        ((700.0, 1300.0), "12-22 min left"),
+        ((3000.0, 9000.0), "50 min-2.5 h left"),
+        ((2.0, 7.0), "2-7 s left"),
+        ((1795.0, 1805.0), "about 30 min left"),
+    ],
+)
+def test_the_time_left_is_a_range(left: tuple[float, float] | None, words: str) -> None:
+    assert format_left(left) == words
 
 
 def test_the_live_line_fits_80_columns() -> None:
-    assert format_live(REPORT, 9.2, 70.0) == (
-        "it 440  pass 0  rel gap 1.0e-02  sv 50/60  9 s, 70 s left"
+    assert format_live(REPORT, 9.2, (70.0, 90.0)) == (
+        "it 440  pass 0  rel gap 1.0e-02  sv 50/60  9 s, 70-90 s left"
     )
     large = Report(12_345_678, 999, 2e-3, 0.01, 0.1, 234_567, 123_456, 9.2, 0)
-    assert len(format_live(large, 5000.0, 5000.0)) <= 80
+    for left in (None, (700.0, 1300.0), (4900.0, 5000.0)):
+        assert len(format_live(large, 5000.0, left)) <= 80
+
+
+def forecasts(
+    monkeypatch: pytest.MonkeyPatch, seconds: list[float], gaps: list[float], **limits: float
+) -> list[tuple[float, float] | None]:
+    """The time left after each of these reports, of a rule of 1e-3."""
+    clock = SimpleNamespace(monotonic=lambda: 0.0)
+    monkeypatch.setattr("bigsvm.training.display.time", clock)
+    time_left = TimeLeft(StopRule(relative=1e-3), 10**9, limits.get("time_limit"))
+    found = []
+    for k, (now, gap) in enumerate(zip(seconds, gaps, strict=True)):
+        clock.monotonic = lambda now=now: now
+        found.append(time_left.update(replace(REPORT, iteration=1000 * k, relative_gap=gap)))
+    return found
+
+
+def test_where_the_gap_falls_steadily_the_range_has_the_end_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Over more reports than are remembered; the end is at 1,000 s."""
+    seconds = [0.5 * k for k in range(1, 1800)]
+    noise = np.random.default_rng(0).normal(0, 0.2, len(seconds))
+    gaps = [math.exp(math.log(1e-3) * t / 1000 + e) for t, e in zip(seconds, noise, strict=True)]
+    found = forecasts(monkeypatch, seconds, gaps)
+    assert found[3] is None
+    known = [(t, left) for t, left in zip(seconds, found, strict=True) if left is not None]
+    assert len(known) > 0.7 * len(seconds)
+    right = [t for t, (low, high) in known if t + 0.8 * low <= 1000 <= t + 1.2 * high]
+    assert len(right) > 0.9 * len(known)
+
+
+def test_where_forecasts_disagree_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes minutes apart, after which the gap jumps: covtype was said to end in 9 to 126 min."""
+    seconds = [60.0, 200.0, 410.0, 700.0, 1000.0, 1500.0, 2100.0, 2700.0, 3300.0]
+    gaps = [3.0, 3.6, 0.4, 1.2, 0.2, 0.9, 0.1, 0.3, 0.02]
+    assert set(forecasts(monkeypatch, seconds, gaps)) == {None}
+    limited = forecasts(monkeypatch, seconds, gaps, time_limit=3600.0)
+    assert limited[-1] == (0.0, 300.0), "a limit is known"
 
 
 def test_the_live_line_moves_between_reports(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,8 +106,37 @@ def test_the_live_line_moves_between_reports(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TERM", "xterm")
     with open_display(TimeLeft(StopRule(relative=1e-3), 1000, None)) as display:
         display.report(REPORT)
+        display.steps(555, lambda: 1 / 0)  # not counted more than once a second
         time.sleep(2.3)
+        display.steps(777, lambda: replace(REPORT, iteration=777, working=80, seconds=11.5))
+    assert "it 555  pass 0  rel gap 1.0e-02  sv 50/60" in terminal.getvalue()
+    assert "it 777  pass 0  rel gap 1.0e-02  sv 50/80" in terminal.getvalue()
     assert {f"sv 50/60  {seconds} s" in terminal.getvalue() for seconds in (9, 10, 11)} == {True}
+
+
+def test_a_long_subproblem_shows_its_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Between two passes, where metrics.jsonl has nothing to say; at most every 30 s in a log."""
+    made = {"train": str(make_store(tmp_path / "s.zarr"))}
+    values = {
+        "data": made,
+        "model": {"C": 10, "kernel": {"name": "rbf", "sigma": 1.0}},
+        "solver": {"schedule": "block", "tolerance": 1e-4},
+        "run": {"snapshot_every": 50},
+    }
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(values))
+    shown = []
+    for seconds in (0.0, 30.0):
+        monkeypatch.setattr("bigsvm.training.display.SECONDS_BETWEEN_STEPS", seconds)
+        run = tmp_path / f"every {seconds}"
+        assert cli.main(["train", str(tmp_path / "c.yaml"), "--run-dir", str(run)]) == 0
+        lines = [line.split() for line in capsys.readouterr().err.splitlines()]
+        shown.append([int(line[1].replace(",", "")) for line in lines if line[0] == "iteration"])
+        assert shown[-1] == sorted(shown[-1])
+    often, seldom = shown
+    assert len(often) > 10 > len(seldom)
+    assert not {50, 100, 150} - set(often) and not set(often) <= set(reported(run))
 
 
 def test_progress_tells_the_time_left(
