@@ -183,5 +183,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     print("usage: bigsvm COMMAND [options]      (bigsvm help COMMAND for details; --version)\n")
     for name, purpose in COMMANDS.items():
-        print(f"  {name:<10}{purpose}")
+        print(f"  {name:<11}{purpose}")
     return 0

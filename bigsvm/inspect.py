@@ -70,7 +70,7 @@ def lines(facts: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield f"{indent}{_name(key)}"
             yield from lines(value, indent + "  ")
         else:
-            yield f"{indent}{_name(key):<{20 - len(indent)}}{_shown(value, key)}"
+            yield f"{indent}{_name(key):<{19 - len(indent)}} {_shown(value, key)}"
 
 
 def _name(key: str) -> str:

@@ -186,7 +186,8 @@ class RunReport:
     def _warnings(self, summary: Facts) -> list[str]:
         found = [] if self.problem is None else [self.problem]
         with suppress(KeyError, TypeError):
-            warning = Majority(**summary["majority"]).warning(summary["accuracy"])
+            scores = summary["accuracy"], summary["balanced_accuracy"]
+            warning = Majority(**summary["majority"]).warning(*scores)
             found += [f"The model is {warning}."] if warning else []
         return found
 

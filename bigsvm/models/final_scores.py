@@ -10,6 +10,7 @@ from bigsvm.models.scores import scores_from_confusion, scores_of
 from bigsvm.models.scoring import Scorer, Spec, chunks_of, open_test_set, score_chunks
 
 UNBALANCED = 0.65  # with such a share of one class, accuracy alone says little
+FINDS_BOTH = 0.55  # a balanced accuracy that is more than chance
 
 
 class Majority(NamedTuple):
@@ -23,13 +24,18 @@ class Majority(NamedTuple):
         """Whether accuracy alone says little."""
         return self.share >= UNBALANCED
 
-    def warning(self, accuracy: float) -> str | None:
+    def warning(self, accuracy: float, balanced_accuracy: float) -> str | None:
         """A warning if a model of this accuracy is no better than the baseline."""
         if accuracy > self.share:
             return None
+        baseline = f"always predicting {self.label!r}, which is right in {100 * self.share:.2f} %"
+        if balanced_accuracy > FINDS_BOTH:  # as one with balanced classes is
+            return (
+                f"no better than {baseline}, by accuracy; it finds other classes, too: judge it by "
+                "balanced accuracy and AUC"
+            )
         return (
-            f"no better than always predicting {self.label!r}, which is right in "
-            f"{100 * self.share:.2f} %; try model.threshold: balanced, or class_weight: balanced"
+            f"no better than {baseline}; try model.threshold: balanced, or class_weight: balanced"
         )
 
 

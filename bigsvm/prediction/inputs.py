@@ -144,8 +144,12 @@ def open_file(
                 f"{path}: its last column is a feature, and no label; --label-column names the "
                 "labels"
             )
+        hint = ""
+        if options.label_column is None and chosen.label is not None:
+            hint = f" (of its last column, {chosen.label!r}; --label-column names another"
+            hint += ")" if needs_labels else ", --no-labels says that there are none)"
         options = replace(options, with_labels=chosen.label is not None)
-        chunks = _chunks_of_file(path, chosen, options, model)
+        chunks = _chunks_of_file(path, chosen, options, model, hint)
         return Source(str(path), chosen.n, chunks, raw=True)
     if detect_format(path, options) == "libsvm":
         # Rows may omit the last features.
@@ -217,10 +221,19 @@ def _chosen_columns(
 
 
 def _chunks_of_file(
-    path: Path, reader: Reader, options: ReadOptions, model: Model | Preparation
+    path: Path,
+    reader: Reader,
+    options: ReadOptions,
+    model: Model | Preparation,
+    hint: str = "",
 ) -> Iterator[LabelledChunk]:
-    start = 0
+    """Yield the rows; `hint` is added to a complaint about a label."""
+    start, codes = 0, None
     for batch in reader.batches():
-        codes = encode_labels(batch.y, model.classes, str(path)) if options.with_labels else None
+        if options.with_labels:
+            try:
+                codes = encode_labels(batch.y, model.classes, str(path))
+            except UserError as mistake:
+                raise UserError(f"{mistake}{hint}") from mistake
         yield LabelledChunk(start, batch.x, codes)
         start += len(batch.x)

@@ -243,7 +243,8 @@ def evaluate_all(runs: Mapping[str, RunEvaluation], picture: Path | None) -> Non
                 )
         print(f"{label}\n{HEADING}", *(row.line() for row in run.rows), sep="\n", flush=True)
         last = run.rows[-1]
-        if last.majority is not None and (warning := last.majority.warning(last.accuracy)):
+        scores = last.accuracy, last.balanced_accuracy
+        if last.majority is not None and (warning := last.majority.warning(*scores)):
             print(f"warning: the last model is {warning}", flush=True)
         if run.confusion is not None:
             print("", *run.confusion.lines(), sep="\n", flush=True)

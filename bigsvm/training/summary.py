@@ -118,7 +118,7 @@ def _beside_accuracy(summary: dict[str, Any]) -> str:
         text += f", balanced {100 * summary['balanced_accuracy']:.2f} %"
         if summary.get("auc") is not None:
             text += f", AUC {100 * summary['auc']:.2f} %"
-    warning = majority.warning(summary["accuracy"])
+    warning = majority.warning(summary["accuracy"], summary["balanced_accuracy"])
     return text + (f"\nwarning: {warning}" if warning else "")
 
 

@@ -30,9 +30,9 @@ from bigsvm.tuning.heat_map import plot_heat_map
 from bigsvm.tuning.local import validate_locally
 from bigsvm.tuning.results import ResultStore
 from bigsvm.tuning.table import (
-    HEADING,
     Point,
     edges_reached,
+    heading,
     line,
     points_of,
     ranked,
@@ -181,7 +181,8 @@ def _write_results(
             path = run_dir.path / f"best-{algorithm}.yaml"
             run_dir.write_text(path, _best_config(config, of_algorithm[0], run_dir))
         print(f"{algorithm}, the best {min(SHOWN, len(of_algorithm))} of {len(of_algorithm)}:")
-        print(HEADING, *map(line, of_algorithm[:SHOWN]), sep="\n")
+        lines = [line(point, options.metric) for point in of_algorithm[:SHOWN]]
+        print(heading(options.metric), *lines, sep="\n")
     run_dir.write_text(run_dir.best, _best_config(config, order[0], run_dir))
     if unfinished := sum(point.converged < options.folds for point in table):
         print(

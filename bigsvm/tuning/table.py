@@ -133,17 +133,25 @@ def write_table(path: Path, points: Sequence[Point]) -> None:
         writer.writerows(point.row for point in points)
 
 
-HEADING = (
-    f"{'C':>10}{'sigma':>10}{'accuracy':>11}{'+-':>8}{'balanced':>11}"
-    f"{'support':>10}{'working':>10}{'iterations':>12}  converged"
-)
+# What lines have a column for if it is the metric.
+_NAMES = {"f1": "F1", "auc": "AUC", "average_precision": "av. prec."}
 
 
-def line(point: Point) -> str:
-    """One point as text, aligned under HEADING."""
+def heading(metric: str) -> str:
+    """The heading of lines, with the metric that they are ordered by."""
+    return (
+        f"{'C':>10}{'sigma':>10}{f'{_NAMES[metric]:>11}' if metric in _NAMES else ''}"
+        f"{'accuracy':>11}{'+-':>8}{'balanced':>11}"
+        f"{'support':>10}{'working':>10}{'iterations':>12}  converged"
+    )
+
+
+def line(point: Point, metric: str) -> str:
+    """One point as text, aligned under `heading`."""
     spread = 100 * float(np.std(point.values["accuracy"]))
     return (
         f"{point.C:>10g}{'-' if point.sigma is None else f'{point.sigma:g}':>10}"
+        f"{f'{100 * point.mean(metric):>9.2f} %' if metric in _NAMES else ''}"
         f"{100 * point.mean('accuracy'):>9.2f} %{spread:>8.2f}"
         f"{100 * point.mean('balanced_accuracy'):>9.2f} %"
         f"{point.mean('support'):>10,.1f}{point.mean('working'):>10,.1f}"

@@ -72,7 +72,7 @@ def test_a_run(straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture) ->
 
 def test_a_tuning(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     config = config_for(made_store(tmp_path))
-    tune(config, tmp_path / "tuned", "tune.folds=2")
+    tune(config, tmp_path / "tuned", "tune.folds=2", "data.validation_fraction=0.25")
     capsys.readouterr()
     found = facts(tmp_path / "tuned", capsys)
     assert (found["status"], found["grid_points"]) == ("finished", 12)
@@ -80,7 +80,8 @@ def test_a_tuning(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     best = read_yaml(tmp_path / "tuned" / "best.yaml")["model"]
     assert found["best_model"]["C"] == best["C"]
     size = found["finished_folds"]["bytes"] / 1024
-    assert f"count 4, size {size:.3g} KiB" in text(tmp_path / "tuned", capsys)
+    shown = text(tmp_path / "tuned", capsys)
+    assert f"count 4, size {size:.3g} KiB" in shown and "validation fraction 0.25" in shown
     (tmp_path / "tuned" / "best.yaml").unlink()
     assert facts(tmp_path / "tuned", capsys)["status"] == "cut off"
 

@@ -134,6 +134,8 @@ def test_what_a_killed_evaluation_left_is_removed(folder: Path) -> None:
         (["evaluate", "run", "--test", "t.zarr", "--label-column", "a"], "--label-column: is for"),
         (["evaluate", "none", "--test", "test.csv"], "none: there is no such run directory"),
         (["evaluate", "run", "--test", "test.csv", "--label-column", "fDist"], "is a feature"),
+        (["evaluate", "run", "--test", "remark.csv"], "'remark'; --label-column names another)"),
+        (["predict", "run/model.safetensors", "remark.csv", "o.csv"], "another, --no-labels says"),
     ],
 )
 def test_mistakes(
@@ -144,6 +146,7 @@ def test_mistakes(
     test = pd.read_csv("test.csv")
     test.assign(**{"class": "x"}).to_csv("bad.csv", index=False)
     test.drop(columns="fDist").to_csv("few.csv", index=False)
+    test.assign(remark="far out").to_csv("remark.csv", index=False)
     assert cli.main(arguments) == 2
     error = capsys.readouterr().err
     assert words in error and error.count("error:") == 1, error

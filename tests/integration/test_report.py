@@ -46,7 +46,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory, store: Path) -> list[Path]:
     add_metrics(plain)
     (plain / "validation.jsonl").write_text('{"iteration": 100, "accuracy": 0.5, "auc": 0.7}\n{')
     calibrate(plain / "model.safetensors", str(store / "test"))
-    shares = {"accuracy": 0.5, "majority": {"label": NASTY, "share": 0.6}}
+    shares = {"accuracy": 0.5, "balanced_accuracy": 0.5}
+    shares |= {"majority": {"label": NASTY, "share": 0.6}}
     versions = {"versions": {"bigsvm": "0", "python": NASTY}}
     (plain / "summary.json").write_text(
         json.dumps({"status": "converged", "iterations": 350, **shares, **versions})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bigsvm.tuning.cross_validation import stratified_folds, stratified_sample
-from bigsvm.tuning.table import Point, edges_reached, ranked
+from bigsvm.tuning.table import QUANTITIES, Point, edges_reached, heading, line, ranked
 
 
 @pytest.mark.parametrize("positive", [0.05, 0.5, 0.9])
@@ -37,3 +37,14 @@ def test_among_equals_the_sparser_is_best() -> None:
     assert edges_reached(points[0], [1, 2, 3, 4], [0.5, 1.0, 2.0]) == ["C"]
     assert edges_reached(points[3], [1, 2, 3, 4], [0.5, 1.0, 2.0]) == ["sigma"]
     assert edges_reached(point(1, 1, 1, None), [1], [None]) == []
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1", "auc", "average_precision"])
+def test_the_metric_has_a_column(metric: str) -> None:
+    """Whatever the lines are ordered by is among what they show."""
+    values = {name: np.array([0.25]) for name in QUANTITIES} | {metric: np.array([0.71])}
+    shown = line(Point("fw", 1.0, 10.0, values, 1), metric)
+    name = {"f1": "F1", "auc": "AUC", "average_precision": "av. prec."}.get(metric, metric)
+    end = heading(metric).index(name) + len(name)
+    assert shown[:end].endswith("71.00 %")
+    assert len(shown) == len(heading(metric)) - len("converged") + len("1 of 1")

@@ -91,5 +91,7 @@ def test_the_majority_and_its_warning() -> None:
     majority = majority_of(np.array([-1, -1, 1, -1]), ("no", "yes"))
     assert majority == Majority("no", 0.75)
     assert majority.is_large and not Majority("no", 0.6).is_large
-    assert majority.warning(0.76) is None
-    assert "'no', which is right in 75.00 %" in str(majority.warning(0.75))
+    assert majority.warning(0.76, 0.5) is None
+    assert "'no', which is right in 75.00 %; try" in str(majority.warning(0.75, 0.5))
+    told = str(majority.warning(0.7, 0.65))
+    assert "by accuracy" in told and "class_weight" not in told, "it may well be set"
