@@ -1,7 +1,7 @@
 """Training by the command: saves, reports and checks the limits while `solve` takes steps."""
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -101,7 +101,12 @@ class Training(Monitor):
         """Train until convergence, a limit or an interruption."""
         if self.task.state.iteration == 0:
             self.checkpoint()  # records the run's identity before its first snapshot
-        return solve(self.task, self)
+        outcome = solve(self.task, self)
+        if outcome.true_gap is not None and outcome.final.iteration > self._reported_iteration:
+            gap = self.task.problem.relative_gap(outcome.final)
+            end = self._report_at(outcome.final)
+            self._append(replace(end, gap=outcome.true_gap, relative_gap=gap))
+        return outcome
 
     def next_pause(self, iteration: int) -> int:
         """The next iteration with a snapshot or a checkpoint."""
@@ -123,7 +128,7 @@ class Training(Monitor):
             return None
         clock = time.monotonic()
         if clock - self._reported >= REPORT_SECONDS:
-            self._report()
+            self._report(event.state)
         if (ahead := event.state).iteration > self.task.state.iteration:
             self.session.display.steps(ahead.iteration, lambda: self._report_at(ahead))
         if self._checkpoint_is_due(clock):
@@ -135,7 +140,7 @@ class Training(Monitor):
     def wants_verification(self, status: str, now: JointState) -> bool:
         """Save and report where the steps ended; verify unless interrupted or out of time."""
         self._last_margin = margin_of(now)
-        self._report()
+        self._report(now)
         self.checkpoint()
         no_time_left = status == "time_limit" and self._time_to_verify.too_long
         return status != "interrupted" and not no_time_left
@@ -187,27 +192,32 @@ class Training(Monitor):
         every = self.config.run.snapshot_every
         return (iteration // every + 1) * every
 
-    def _report(self) -> None:
+    def _report(self, now: JointState) -> None:
         self._reported = time.monotonic()
-        state = self.task.state
-        if state.iteration == self._reported_iteration:
-            return
-        self._reported_iteration = state.iteration
-        report = self._report_at(state)
+        state = self._up_to_date(now)
+        if state.iteration != self._reported_iteration:
+            self._append(self._report_at(state))
+
+    def _append(self, report: Report) -> None:
+        self._reported_iteration = report.iteration
         self.run_dir.append_metrics(
             {"pass" if key == "passes" else key: value for key, value in asdict(report).items()}
         )
         self.session.display.report(report)
 
+    def _up_to_date(self, now: JointState) -> JointState:
+        """The iterate, unless it is ahead of the gradient of some patterns: then the state."""
+        return now if all(block.is_whole for block in now.ahead.values()) else self.task.state
+
     def _report_at(self, now: JointState) -> Report:
-        """The report at an iterate that may be ahead of the last pass, which gaps are of."""
-        state = self.task.state
+        """The report at an iterate; gaps are those of the last one that is up to date."""
+        state = self._up_to_date(now)
         return Report(
             now.iteration,
             state.passes,
             state.gap,
             state.relative_gap,
-            state.objective,
+            sum(0.5 * state.quad_form(k) for k in range(len(state.classes))),
             now.n_working,
             now.n_support,
             round(self.seconds, 3),

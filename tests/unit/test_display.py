@@ -1,5 +1,6 @@
 """The lines that tell how far a training, or other long work, has come."""
 
+import json
 import math
 import time
 from dataclasses import replace
@@ -23,7 +24,7 @@ from bigsvm.training.display import (
     open_display,
 )
 from tests.support.small_run import make_store
-from tests.support.trainings import reported
+from tests.support.trainings import reported, summary
 
 REPORT = Report(440, 0, 2e-3, 0.01, 0.1, 60, 50, 9.2, 0)
 
@@ -114,29 +115,55 @@ def test_the_live_line_moves_between_reports(monkeypatch: pytest.MonkeyPatch) ->
     assert {f"sv 50/60  {seconds} s" in terminal.getvalue() for seconds in (9, 10, 11)} == {True}
 
 
-def test_a_long_subproblem_shows_its_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    """Between two passes, where metrics.jsonl has nothing to say; at most every 30 s in a log."""
-    made = {"train": str(make_store(tmp_path / "s.zarr"))}
+@pytest.fixture
+def block_config(tmp_path: Path) -> Path:
+    """600 rows, which the block schedule solves whole, without a pass."""
     values = {
-        "data": made,
+        "data": {"train": str(make_store(tmp_path / "s.zarr"))},
         "model": {"C": 10, "kernel": {"name": "rbf", "sigma": 1.0}},
         "solver": {"schedule": "block", "tolerance": 1e-4},
         "run": {"snapshot_every": 50},
     }
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(values))
+    return tmp_path / "c.yaml"
+
+
+def test_a_long_subproblem_shows_its_steps(
+    block_config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Between two lines of metrics.jsonl; at most every 30 s in a log."""
     shown = []
     for seconds in (0.0, 30.0):
         monkeypatch.setattr("bigsvm.training.display.SECONDS_BETWEEN_STEPS", seconds)
-        run = tmp_path / f"every {seconds}"
-        assert cli.main(["train", str(tmp_path / "c.yaml"), "--run-dir", str(run)]) == 0
+        run = block_config.parent / f"every {seconds}"
+        assert cli.main(["train", str(block_config), "--run-dir", str(run)]) == 0
         lines = [line.split() for line in capsys.readouterr().err.splitlines()]
         shown.append([int(line[1].replace(",", "")) for line in lines if line[0] == "iteration"])
         assert shown[-1] == sorted(shown[-1])
     often, seldom = shown
     assert len(often) > 10 > len(seldom)
     assert not {50, 100, 150} - set(often) and not set(often) <= set(reported(run))
+
+
+@pytest.mark.parametrize("limit", [10**6, 120])
+def test_a_problem_that_is_solved_whole_has_metrics(
+    limit: int, block_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it goes, and of its end: its gap is known without a pass."""
+    monkeypatch.setattr("bigsvm.training.loop.REPORT_SECONDS", 0.0)
+    run = block_config.parent / "run"
+    arguments = ["--run-dir", str(run), "--set", f"solver.max_iterations={limit}"]
+    assert cli.main(["train", str(block_config), *arguments]) == 0
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    ended = summary(run)
+    assert ended["passes"] == 0 and ended["status"] != "interrupted"
+    assert [line["iteration"] for line in lines][-1] == ended["iterations"] > 100
+    assert reported(run) == sorted(set(reported(run))) and {50, 100} <= set(reported(run))
+    assert lines[-1]["gap"] == pytest.approx(ended["true_gap"], rel=1e-6)
+    assert lines[-1]["relative_gap"] == pytest.approx(ended["true_relative_gap"], rel=1e-6)
+    assert lines[-1]["objective"] == pytest.approx(ended["objective"], rel=1e-9)
+    falling = [line["objective"] for line in lines]
+    assert falling == sorted(falling, reverse=True)
 
 
 def test_progress_tells_the_time_left(
