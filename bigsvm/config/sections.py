@@ -25,9 +25,9 @@ TOLERANCE = 0.01
 # `schedule: auto` is block; but under the paper's stop rule, so that small experiments have the
 # paper's iterates, it is exact up to this many patterns.
 EXACT_UP_TO = 20_000
-# The most patterns in a hot set of the block schedule: a step on them takes some dozens of
-# microseconds, and the kernel matrix of a full one is 1 GiB.
-HOT_SET = 2**17
+# The most patterns in a hot set of the block schedule; more are divided into cells of at most half
+# as many, so that the kernel matrix of a cell takes up to 1 GiB.
+HOT_SET = 2**15
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)"
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}

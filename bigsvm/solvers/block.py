@@ -9,9 +9,8 @@ Three nested levels, each with products of its own, so that no level waits for a
    between two passes, whatever its size: to half of the margin while many wait, to the tolerance
    once few do.
 3. *The hot set*: at most `hot_set` patterns of the subproblem, whose kernel columns are cached.
-   `conjugate.py` takes its steps there. A subproblem that fits is one hot set; of a larger one the
-   worst violators of both classes are solved in turn, each time to half of the gap, but for no
-   fewer steps than there are patterns.
+   `conjugate.py` takes its steps there. A subproblem that fits is one hot set; a larger one is
+   divided into cells (`cells.py`), which are solved in turn, for another division each time.
 
 A run begins on a sample that is solved outright, and continues with samples four times as large,
 until all patterns are in play: a pass over a small sample costs little, and most support vectors
@@ -29,6 +28,7 @@ The theorem of the paper still holds: the working set only grows, a pattern join
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import count
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from bigsvm.backends.in_memory import InMemoryBackend, SubsetBackend
 from bigsvm.backends.products import GatheredRows
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.block_solve import BlockSolve, GradientRequest
+from bigsvm.solvers.cells import cells
 from bigsvm.solvers.exact import overflowed
 from bigsvm.solvers.hot_columns import HotColumns
 from bigsvm.solvers.hot_steps import hot_steps
@@ -59,9 +60,8 @@ _ROUGH = 0.5
 # left, and of all data the subproblem is solved to the tolerance.
 _FEW_OF_SAMPLE = 1 / 50
 _FEW = 1 / 500
-# A hot set that is not the whole subproblem is left at this share of its gap: the rest would be
-# undone by the next one.
-_HALF = 0.5
+# A cell is left at this share of its violation: the rest would be undone by the next one.
+_ENOUGH = 0.1
 # A subproblem is left after this many steps a pattern, solved or not, so that no run loses more.
 _LONGEST = 8
 # The pass computes the same gradient with other roundings.
@@ -83,8 +83,8 @@ class BlockSolver:
     memory : int
         Bytes for rows and kernel columns of subproblems and samples.
     hot_set : int
-        The most patterns in a hot set; see `largest_hot_set`. Part of the bits of a result; the
-        memory is not.
+        The most patterns in a hot set; see `largest_hot_set`. A cell has at most half as many, or
+        there would be only two of them. Part of the bits of a result; the memory is not.
     """
 
     def __init__(self, problem: Problem, kernel: Kernel, memory: int, hot_set: int) -> None:
@@ -92,6 +92,7 @@ class BlockSolver:
         self._kernel = kernel
         hot_set = self._hot_set = largest_hot_set(hot_set, problem.backend.d)
         self._small = min(_SMALL, hot_set)
+        self._cell = max(1, hot_set // 2)
         n, row = len(problem.y), 2 * 4 * problem.backend.d  # as gathered, and in a panel
         self._rows_memory = memory // 4
         reserved = min(row * 2 * hot_set, self._rows_memory) + min(row * n, self._rows_memory)
@@ -151,6 +152,7 @@ class BlockSolver:
             sample = 0  # solved, or about to be, but for the patterns set aside
         is_whole = is_whole and not state.sample
         longest = len(index) * (1 if is_whole else _LONGEST)
+        longest *= max(1, len(index) // self._cell)  # a step in a cell costs that much less
         return BlockSolve(
             state,
             index,
@@ -198,32 +200,48 @@ class BlockSolver:
         if len(block.index) <= self._hot_set:
             yield from self._steps(block, problem, block.index, pause)
             return
-        while block.iteration < block.last and not self._is_solved(block):
-            hot = self._hot_patterns(block)
-            part = block.part.of(hot)
-            inner = BlockSolve(
-                block.part, hot, part, block.tolerances, 0, block.quad_form, block.last
-            )
-            block.inner = inner
-            rows = self._serve(served, hot)
-            enough = _HALF * block.part.gap / block.quad_form if block.quad_form > 0 else 0.0
-            hot_problem = problem.part(hot, rows)
-            yield from self._steps(inner, hot_problem, block.index[hot], pause, enough)
-            block.inner, block.quad_form = None, inner.quad_form
-            change = inner.part.alpha - block.part.alpha[hot]
-            moved = np.flatnonzero(change)
-            moved = moved[np.argsort(hot[moved])]  # the order of a sum is part of its bits
-            outside = np.ones(len(block.index), bool)
-            outside[hot] = False
-            outside = np.flatnonzero(outside)
-            moving = GatheredRows(rows, moved, served.rows_at_once)
-            block.part.gradient[outside] += problem.gradient_change_of(
-                outside, self._serve(served, outside), hot[moved], change[moved], moving
-            )
-            block.part.gradient[hot] = inner.part.gradient
-            block.part.alpha[hot], block.part.role[hot] = inner.part.alpha, inner.part.role
-            block.part.iteration, block.part.gap = inner.part.iteration, inner.part.gap
-            yield
+        for sweep in count():
+            for cell in cells(served, self._cell, sweep):
+                if self._is_solved(block) or block.iteration >= block.last:
+                    return
+                yield from self._solve_cell(block, problem, cell, pause)
+
+    def _solve_cell(
+        self, block: BlockSolve, problem: Problem, cell: np.ndarray, pause: Callable[[int], int]
+    ) -> Iterator[None]:
+        """Solve a part of a subproblem, and bring the gradient of the rest up to date."""
+        part, served, level = block.part, problem.backend, block.quad_form
+        relative, absolute = block.tolerances
+        tolerance = (relative * level + absolute) / 2  # above the level as well as below it
+        is_waiting, lowest, highest = self._extremes(part.of(cell))
+        violation = max(level - lowest, highest - level)
+        if violation <= tolerance and not is_waiting:
+            return
+        # The subproblem is in ascending order; only the cell is rearranged.
+        hot = np.searchsorted(block.index, self._columns.arrange(block.index[cell]))
+        rows = self._serve(served, hot)
+        inner = block.inner = BlockSolve(
+            part, hot, part.of(hot), (0.0, tolerance), 0, level, block.last, level=level
+        )
+        hot_problem, enough = problem.part(hot, rows), _ENOUGH * violation
+        yield from self._steps(inner, hot_problem, block.index[hot], pause, enough)
+        block.inner = None
+        change = inner.part.alpha - part.alpha[hot]
+        moved = np.flatnonzero(change)
+        moved = moved[np.argsort(hot[moved])]  # the order of a sum is part of its bits
+        outside = np.ones(len(block.index), bool)
+        outside[hot] = False
+        outside = np.flatnonzero(outside)
+        moving = GatheredRows(rows, moved, served.rows_at_once)
+        part.gradient[outside] += problem.gradient_change_of(
+            outside, self._serve(served, outside), hot[moved], change[moved], moving
+        )
+        part.gradient[hot] = inner.part.gradient
+        part.alpha[hot], part.role[hot] = inner.part.alpha, inner.part.role
+        part.alpha /= inner.growth
+        part.gradient /= inner.growth
+        part.iteration, part.gap, block.quad_form = inner.iteration, inner.gap, inner.quad_form
+        yield
 
     def _steps(
         self,
@@ -238,34 +256,20 @@ class BlockSolver:
         yield from hot_steps(block, problem, index, self._columns, self._kernel, pause, enough)
 
     def _is_solved(self, block: BlockSolve) -> bool:
-        part = block.part
-        forward = (part.role > IDLE) | ((part.role == IDLE) & (part.gradient <= 0))
-        waiting = (part.role == IDLE) & (part.gradient <= 0)
-        highest = part.gradient[part.role == SUPPORT].max()
-        part.gap = float(highest - part.gradient[forward].min())
-        block.quad_form = part.quad_form
+        is_waiting, lowest, highest = self._extremes(block.part)
+        block.part.gap = highest - lowest
+        block.quad_form = block.part.quad_form
         relative, absolute = block.tolerances
-        return not waiting.any() and part.gap <= relative * max(block.quad_form, 0.0) + absolute
+        threshold = relative * max(block.quad_form, 0.0) + absolute
+        return not is_waiting and block.part.gap <= threshold
 
-    def _hot_patterns(self, block: BlockSolve) -> np.ndarray:
-        """The worst violators: of either class the lowest and the highest derivatives.
-
-        Chosen over both classes together, one would fill the set, the next would swing back.
-        """
-        part, y = block.part, self._problem.y[block.index]
+    @staticmethod
+    def _extremes(part: State) -> tuple[bool, float, float]:
+        """Whether patterns wait to join, and the gradient's extremes that bound the gap."""
         waiting = (part.role == IDLE) & (part.gradient <= 0)
-        count = max(1, self._hot_set // 4)
-        chosen = []
-        for of_class in (y < 0, y > 0):
-            # Under an absolute tolerance working patterns may lie below those that wait to join.
-            joining = k_smallest(part.gradient, of_class & waiting, max(1, count // 2))
-            working = of_class & (part.role > IDLE)
-            chosen += [joining, k_smallest(part.gradient, working, max(1, count - len(joining)))]
-            support = of_class & (part.role == SUPPORT)
-            chosen.append(k_smallest(part.gradient, support, count, sign=-1))
-        hot = np.unique(np.concatenate(chosen))
-        # A subproblem of several hot sets is in ascending order; only the hot set is rearranged.
-        return np.searchsorted(block.index, self._columns.arrange(block.index[hot]))
+        lowest = part.gradient[waiting | (part.role > IDLE)].min(initial=np.inf)
+        highest = part.gradient[part.role == SUPPORT].max(initial=-np.inf)
+        return bool(waiting.any()), float(lowest), float(highest)
 
     def request(self, block: BlockSolve) -> GradientRequest:
         """What `commit_block` needs of a pass."""

@@ -32,6 +32,11 @@ class BlockSolve:
         All patterns are in the subproblem, so that it needs no pass.
     inner : BlockSolve or None
         The hot set that is ahead of `part`, where the subproblem is too large for one.
+    level : float or None
+        Of such a hot set: the derivative at which it takes up weight or gives it away. See
+        `hot_steps`.
+    growth : float
+        By what the sum of alpha has been multiplied in taking up weight. `part` is not normalised.
     """
 
     state: State
@@ -43,6 +48,8 @@ class BlockSolve:
     last: int
     is_whole: bool = False
     inner: "BlockSolve | None" = field(default=None)
+    level: float | None = None
+    growth: float = 1.0
 
     @property
     def iteration(self) -> int:
@@ -68,14 +75,18 @@ class BlockSolve:
     def up_to_date(self) -> tuple[np.ndarray, np.ndarray]:
         """The patterns whose derivatives are known now, and those derivatives."""
         if self.inner is None:
-            return self.index, self.part.gradient
+            return self.index, self.part.gradient / self.growth
         within, gradient = self.inner.up_to_date
         return self.index[within], gradient
 
     @property
     def preview_state(self) -> State:
         """A copy of the state as it is now, but for its gradient."""
-        return self.state.with_part(self.index, self._preview_part())
+        ahead = self.state.with_part(self.index, self._preview_part())
+        if self.growth != 1:
+            ahead.alpha /= self.growth
+            ahead.gradient /= self.growth
+        return ahead
 
     def _preview_part(self) -> State:
         return self.part if self.inner is None else self.inner.preview_state

@@ -82,7 +82,7 @@ class HotColumns:
         if (places[moved] < len(index)).any():
             raise ValueError("patterns that stay keep their places, where these still exist")
         self._release(places)
-        if len(index) > self.columns.shape[1]:
+        if len(index) >= self.columns.shape[1]:
             self._widen(_with_slack(len(index)))
         _move_entries(self.columns, self._owner, places[moved], new_places[moved])
         slot = np.full(self.columns.shape[1], -1, np.int32)
@@ -119,9 +119,21 @@ class HotColumns:
         """Have the column of the place `needed` at hand, and not lose that of `kept`."""
         wanted, slots = _choose(needed, kept, gradient, role, self.slot, self._owner)
         self._backend.columns(self._backend.gather(wanted), self.columns, slots)
+        self.columns[slots, len(self._index)] = 0.0  # for the reservoir
         evicted = self._owner[slots]
         self.slot[evicted[evicted >= 0]] = -1
         self.slot[wanted], self._owner[slots] = slots, wanted
+
+    def add_reservoir(self) -> None:
+        """Let the place after the last pattern have a column, and a value in all columns.
+
+        Steps multiply them by 0, so that any numbers will do.
+        """
+        place = len(self._index)
+        self.columns[self._owner >= 0, place] = 0.0
+        if self._owner[0] < 0:
+            self.columns[0] = 0.0
+        self.slot[place] = 0
 
     def _extend(self, cached: np.ndarray, places: np.ndarray) -> None:
         """Compute what the columns at hand lack: their values at the new patterns in `places`."""

@@ -23,10 +23,12 @@ from bigsvm.solvers.conjugate import (
 from bigsvm.solvers.exact import overflowed
 from bigsvm.solvers.hot_columns import HotColumns
 from bigsvm.solvers.problem import Problem
-from bigsvm.solvers.state import EXCLUDED
+from bigsvm.solvers.state import EXCLUDED, SUPPORT
 
 # Patterns swept over in one compiled call, some dozens of milliseconds.
 _BURST = 2**24
+# The weight in the reservoir: as much as all patterns have together.
+_RESERVOIR = 1.0
 
 
 def hot_steps(
@@ -40,8 +42,13 @@ def hot_steps(
 ) -> Iterator[None]:
     """Take steps on the patterns of `block` until its tolerances are met or its last iteration.
 
-    Or, after as many steps as there are patterns, until the gap is at most `enough` times a'Qa.
-    Not before: one outlier may hold the whole gap, and what comes after is worth more than a step.
+    Or, after as many steps as there are patterns, until the gap is at most `enough`. Not before:
+    one outlier may hold the whole gap, and what comes after is worth more than a step.
+
+    Where `block` has a level, its patterns need not keep the sum of their alpha. They minimise
+    a'Qa / 2 - level * sum(a) over a >= 0, whose solutions are those on the simplex but for their
+    scale, and at level = a'Qa that decreases a'Qa / sum(a)^2 as well. To the steps this is one more
+    pattern, the reservoir, with a row of zeros in Q and the derivative `level`.
 
     Yields, with `block` up to date, at the iteration ``pause(iteration)`` names as the next, and
     now and then in between.
@@ -62,12 +69,14 @@ def hot_steps(
     part, m = block.part, len(index)
     point = _point(block, problem, index, kernel)
     part.alpha, part.gradient, part.role = point.alpha[:m], point.gradient[:m], point.role[:m]
+    if block.level is not None:
+        columns.add_reservoir()
     direction = new_direction(len(point.alpha), block.quad_form)
     find_nodes(point, direction)
     burst = max(1, _BURST // len(point.alpha))
     until = part.iteration + burst
     least = part.iteration + m
-    relaxed = max(enough, block.tolerances[0]), block.tolerances[1]
+    relaxed = block.tolerances[0], max(enough, block.tolerances[1])
     while part.iteration < block.last:
         is_worth_it = part.iteration >= least
         why, part.iteration = conjugate_steps(
@@ -80,6 +89,11 @@ def hot_steps(
         )
         part.gap = float(direction.numbers[GAP])
         block.quad_form = float(direction.numbers[QUAD_FORM])
+        if block.level is not None:
+            taken = _RESERVOIR - float(point.alpha[m])
+            block.growth = 1 + taken
+            part.gap /= block.growth
+            block.quad_form = (block.quad_form + 2 * block.level * taken) / block.growth**2
         if why == CONVERGED:
             return
         if why == NUMERICAL_FAILURE:
@@ -95,21 +109,24 @@ def hot_steps(
 
 def _point(block: BlockSolve, problem: Problem, index: np.ndarray, kernel: Kernel) -> Point:
     part, m = block.part, len(index)
-    padding = -m % LANES
+    with_reservoir = block.level is not None
+    padding = -(m + with_reservoir) % LANES
 
-    def padded(values: np.ndarray, kind: type, filler: float) -> np.ndarray:
-        return np.concatenate([values, np.full(padding, filler)]).astype(kind)
+    def padded(values: np.ndarray, kind: type, reservoir: float, filler: float) -> np.ndarray:
+        fillers = [reservoir] * with_reservoir + [filler] * padding
+        return np.concatenate([values, fillers]).astype(kind)
 
     signs = problem.signs.astype(np.float64)
     inverse_C = 1.0 / np.broadcast_to(problem.C, m)
     rows = GatheredRows(problem.backend, np.arange(m), problem.backend.rows_at_once)
     q = signs * signs * (diagonal(kernel, rows) + problem.intercept) + inverse_C
+    last, real = np.iinfo(np.int64).max, problem.signs.dtype.type
     return Point(
-        padded(part.alpha, np.float64, 0.0),
-        padded(part.gradient, np.float64, 0.0),
-        padded(part.role, np.int8, EXCLUDED),
-        padded(index, np.int64, np.iinfo(np.int64).max),
-        padded(problem.signs, problem.signs.dtype.type, 0.0),
-        padded(q, np.float64, 1.0),
+        padded(part.alpha, np.float64, _RESERVOIR, 0.0),
+        padded(part.gradient, np.float64, block.level or 0.0, 0.0),
+        padded(part.role, np.int8, SUPPORT, EXCLUDED),
+        padded(index, np.int64, last, last),
+        padded(problem.signs, real, 0.0, 0.0),
+        padded(q, np.float64, 0.0, 1.0),
         float(problem.intercept),
     )

@@ -22,17 +22,18 @@ class Difference:
 
 
 class HashOrder:
-    """A number for each of n patterns, without order, always the same."""
+    """A number for each of n patterns, without order, always the same; another for each seed."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, seed: int = 0) -> None:
         self._n = n
+        self._seed = np.uint32(seed * 0x9E3779B9 % 2**32)  # all bits differ between seeds
 
     def __len__(self) -> int:
         return self._n
 
     def __getitem__(self, index: np.ndarray) -> np.ndarray:
         # The finalizer of MurmurHash3: every bit of the index changes every bit of the number.
-        h = index.astype(np.uint32)
+        h = index.astype(np.uint32) ^ self._seed
         h ^= h >> np.uint32(16)
         h *= np.uint32(0x85EBCA6B)
         h ^= h >> np.uint32(13)

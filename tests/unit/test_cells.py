@@ -1,0 +1,90 @@
+"""Subproblems larger than a hot set: their cells, and what is solved in them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigsvm.backends.local import LocalBackend
+from bigsvm.kernels import Kernel
+from bigsvm.solvers.cells import cells
+from bigsvm.solvers.joint import JointProblem, JointState
+from bigsvm.solvers.schedule import BlockSchedule
+from tests.support.problems import Rows, problem_of, random_problem
+
+RBF = Kernel("rbf", gamma=2.0)
+
+
+def served(x, chunk_rows=None):
+    return LocalBackend(Rows(x, chunk_rows), RBF, 2**20)
+
+
+@settings(max_examples=50, deadline=None)
+@given(n=st.integers(1, 300), most=st.integers(1, 100), sweep=st.integers(0, 5))
+def test_every_pattern_is_in_one_cell(n, most, sweep):
+    x = np.random.default_rng(n).normal(size=(n, 3))
+    found = cells(served(x), most, sweep)
+    assert max(len(cell) for cell in found) <= most
+    assert len(found) <= max(1, 4 * n / most)
+    assert np.array_equal(np.sort(np.concatenate(found)), np.arange(n))
+    assert all((np.diff(cell) > 0).all() for cell in found)
+
+
+def test_no_two_sweeps_divide_alike_and_chunks_do_not_matter():
+    x = np.random.default_rng(0).normal(size=(500, 4))
+    seen = set()
+    for sweep in range(6):
+        found = cells(served(x), 100, sweep)
+        in_chunks = cells(served(x, chunk_rows=7), 100, sweep)
+        assert all(np.array_equal(a, b) for a, b in zip(found, in_chunks, strict=True))
+        seen.add(found[0].tobytes())
+    assert len(seen) == 6
+
+
+def test_every_other_division_keeps_neighbours_together():
+    x = np.random.default_rng(1).uniform(size=(800, 1))
+    extents = [[np.ptp(x[cell]) for cell in cells(served(x), 100, sweep)] for sweep in range(4)]
+    assert max(extents[0] + extents[2]) < 0.2  # eight intervals
+    assert min(extents[1] + extents[3]) > 0.8  # samples of the whole
+
+
+def test_identical_patterns_are_divided_too():
+    assert sorted(map(len, cells(served(np.ones((64, 2))), 10, 0))) == [8] * 8
+
+
+@pytest.mark.parametrize("algorithm", ["fw", "mfw"])
+@pytest.mark.parametrize("intercept", [0.0, 1.0])
+def test_within_a_cell_the_preview_is_a_point_of_the_simplex(algorithm, intercept):
+    """Its alpha sums to 1, and the derivatives and a'Qa it reports are those of this alpha."""
+    x, y = random_problem(np.random.default_rng(2), 300, 3)
+    problem = problem_of(x, y, RBF, 10.0, algorithm, tolerance=1e-6)
+    problem.intercept = intercept
+    state, within = JointState([problem.start(0)]), 0
+    schedule = BlockSchedule(JointProblem([problem]), RBF, 2**20, hot_set=64)
+    for event in schedule.run(state, lambda iteration: iteration + 13):
+        block = event.state.ahead.get(0)
+        if event.what != "pause" or block is None or block.inner is None:
+            continue
+        within += block.inner.growth != 1
+        now = event.state.now(0)
+        gradient = problem.gradient(now.alpha)
+        known, running = block.up_to_date
+        assert now.alpha.sum() == pytest.approx(1, abs=1e-12)
+        assert running == pytest.approx(gradient[known], rel=1e-6, abs=1e-9)
+        assert event.state.quad_form(0) == pytest.approx(now.alpha @ gradient, rel=1e-6)
+    assert within > 10
+
+
+def test_cells_lead_to_the_solution_of_the_whole():
+    x, y = random_problem(np.random.default_rng(3), 400, 2)
+    problem = problem_of(x, y, RBF, 100.0, "fw", tolerance=1e-7)
+    ends = []
+    for hot_set in (1000, 100, 20):
+        state = JointState([problem.start(0)])
+        for _ in BlockSchedule(JointProblem([problem]), RBF, 2**20, hot_set).run(state):
+            pass
+        ends.append(state.classes[0])
+    for end in ends[1:]:
+        assert end.objective == pytest.approx(ends[0].objective, rel=1e-4)
+        assert end.alpha == pytest.approx(ends[0].alpha, abs=1e-3)
+        assert end.gap <= 1e-7
