@@ -103,7 +103,7 @@ class BigSVC(ClassifierMixin, BaseEstimator, CallbackSupportMixin):
         Iterations for each class; -1 for no limit.
     time_limit : float or str, optional
         Seconds, or text such as "90s" or "2h30m", for the whole fit.
-    memory_limit : int or str, default="1GiB"
+    memory_limit : int or str, default="2GiB"
         Bytes for kernel values, and for the rows of streamed data.
     random_state : int, RandomState or None, default=None
         Selects the row to start from; None is the first row.
@@ -195,7 +195,7 @@ class BigSVC(ClassifierMixin, BaseEstimator, CallbackSupportMixin):
         absolute_tol: float | None = None,
         max_iter: int = 1_000_000,
         time_limit: float | str | None = None,
-        memory_limit: int | str = "1GiB",
+        memory_limit: int | str = "2GiB",
         random_state: Any = None,
         verbose: bool = False,
         warm_start: bool = False,
