@@ -82,14 +82,14 @@ class ForkServer:
         # A process forked there becomes a child of this one, which can then wait for it.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._lock = threading.Lock()
+        # GNU's OpenMP, the default, does not survive a fork.
+        self._environment = {"NUMBA_THREADING_LAYER": "workqueue", "PYTHONPATH": python_path()}
+        self._environment |= environment
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "scripts.reliability.fork_server", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
-            # GNU's OpenMP, the default, does not survive a fork.
-            env=os.environ
-            | {"NUMBA_THREADING_LAYER": "workqueue", "PYTHONPATH": python_path()}
-            | environment,
+            env=os.environ | self._environment,
             preexec_fn=_as_from_a_terminal,
         )
         theirs.close()
@@ -103,8 +103,12 @@ class ForkServer:
         on_terminal: bool,
         **environment: str,
     ) -> ForkedProcess:
-        """Start Python with these arguments, which writes to these files."""
-        asked = [arguments, str(folder), on_terminal, environment]
+        """Start Python with these arguments, which writes to these files.
+
+        `environment` is added to that of the caller as it is now.
+        """
+        variables = os.environ | self._environment | environment
+        asked = [arguments, str(folder), on_terminal, variables]
         with self._lock:
             socket.send_fds(self._ours, [json.dumps(asked).encode()], [out, err])
             return ForkedProcess(int(self._ours.recv(100)))
@@ -160,6 +164,7 @@ def become(
             fcntl.ioctl(1, termios.TIOCSCTTY, 0)
     sys.stdout, sys.stderr = (os.fdopen(n, "w", buffering=1, closefd=False) for n in (1, 2))
     os.chdir(folder)
+    os.environ.clear()
     os.environ.update(environment)
     how, what, *rest = arguments
     sys.argv = [what, *rest]

@@ -1,8 +1,6 @@
 """Compilation is announced; what was compiled once is not compiled again."""
 
-import os
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +16,6 @@ from bigsvm.terminal import compiling
 from bigsvm.terminal.compiling import notify_compilation
 from bigsvm.training.loop import Stopwatch
 from tests.support.problems import exact_schedule
-from tests.support.small_run import run
 
 
 def test_it_is_said_once_and_only_while_compiling(
@@ -48,16 +45,6 @@ def test_compiling_is_no_time_of_training() -> None:
         time.sleep(0.1)
         assert stopwatch.training >= 7.1
         assert stopwatch.command >= 100.1 + 0.5 * seconds
-
-
-def test_prepare_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(os.environ, "NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    (tmp_path / "rows.csv").write_text("1,2,yes\n3,4,no\n" * 20)
-    for said in (True, False):  # the first start, and the second
-        store = tmp_path / f"{said}.zarr"
-        code, _, err = run("bigsvm.prepare", tmp_path / "rows.csv", store)
-        assert code == 0, err
-        assert err.startswith("compiling") == said
 
 
 def test_labels_that_can_be_written_to_compile_nothing_again() -> None:

@@ -27,7 +27,8 @@ pytestmark = pytest.mark.cluster
 
 OFTEN = "run.checkpoint_every=5"
 EXACT = ("solver.schedule=exact", "solver.max_iterations=120", "run.snapshot_every=50", OFTEN)
-BLOCK = ("solver.schedule=block", "solver.hot_set=16", "run.snapshot_every=300", OFTEN)
+SHORT = "solver.max_iterations=1800"  # some thirty passes, enough to be disturbed in
+BLOCK = ("solver.schedule=block", "solver.hot_set=16", SHORT, "run.snapshot_every=300", OFTEN)
 Start = Callable[..., "subprocess.Popen[str]"]
 
 

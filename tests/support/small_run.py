@@ -15,7 +15,7 @@ from bigsvm.config import PrepareOptions
 from bigsvm.models.model import Model
 from bigsvm.preparation.pipeline import prepare
 from bigsvm.stores.store import open_dataset
-from tests.support.trainings import HANGS, REPOSITORY
+from tests.support.trainings import REPOSITORY, environment, run_quickly
 
 
 def make_store(path: Path, rows: int = 900, **options: Any) -> Path:
@@ -83,7 +83,6 @@ def start(module: str, *arguments: object) -> "subprocess.Popen[str]":
 
 
 def run(module: str, *arguments: object) -> tuple[int, str, str]:
-    """Run a command to its end: (exit code, stdout, stderr)."""
-    process = start(module, *arguments)
-    out, err = process.communicate(timeout=HANGS)
-    return process.returncode, out, err
+    """Run a command in a process of its own to its end: (exit code, stdout, stderr)."""
+    done = run_quickly([sys.executable, "-m", module, *map(str, arguments)], environment())
+    return done.returncode, done.stdout, done.stderr
