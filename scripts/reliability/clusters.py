@@ -1,5 +1,6 @@
 """Where the attacked trainings compute: in their own process, local workers, a Dask cluster."""
 
+import os
 import signal
 import time
 from collections.abc import Sequence
@@ -110,7 +111,7 @@ class OutsideCluster(Cluster):
         with (self._folder / "log").open("ab") as log:
             mouths = log.fileno(), log.fileno()
             return self._fork_server.start(
-                words, *mouths, self._folder, False, TMPDIR=str(self._folder)
+                words, *mouths, self._folder, False, os.environ | {"TMPDIR": str(self._folder)}
             )
 
     def _end(self, *processes: ForkedProcess) -> None:

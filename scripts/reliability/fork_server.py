@@ -101,14 +101,10 @@ class ForkServer:
         err: int,
         folder: Path,
         on_terminal: bool,
-        **environment: str,
+        environment: dict[str, str],
     ) -> ForkedProcess:
-        """Start Python with these arguments, which writes to these files.
-
-        `environment` is added to that of the caller as it is now.
-        """
-        variables = os.environ | self._environment | environment
-        asked = [arguments, str(folder), on_terminal, variables]
+        """Start Python with these arguments, which writes to these files."""
+        asked = [arguments, str(folder), on_terminal, environment | self._environment]
         with self._lock:
             socket.send_fds(self._ours, [json.dumps(asked).encode()], [out, err])
             return ForkedProcess(int(self._ours.recv(100)))

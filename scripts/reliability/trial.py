@@ -55,7 +55,7 @@ class Attempt:
         self.process: ForkedProcess | subprocess.Popen[bytes]
         if fork_server:
             self.process = fork_server.start(
-                arguments, mouth, mouth, folder, on_terminal, **environment
+                arguments, mouth, mouth, folder, on_terminal, os.environ | environment
             )
         else:
             self.process = subprocess.Popen(

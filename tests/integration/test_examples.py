@@ -3,7 +3,6 @@
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from bigsvm import load_model
 from bigsvm.config import Config, TuneOptions
 from bigsvm.config.file import load_config
-from tests.support.trainings import HANGS, REPOSITORY, environment
+from tests.support.trainings import REPOSITORY, environment, run_quickly
 
 README = "README.md"
 CONFIGS, MODELS = "configs/README.md", "bigsvm/models/README.md"
@@ -49,10 +48,7 @@ def run_commands(block: str, place: Path, **variables: str) -> str:
         if words[0] == "pip":
             continue
         assert words[0] == "python", line
-        done = subprocess.run(
-            [sys.executable, *words[1:]],
-            cwd=place, capture_output=True, text=True, env=environment() | variables, timeout=HANGS,
-        )  # fmt: skip
+        done = run_quickly([sys.executable, *words[1:]], environment() | variables, place)
         assert done.returncode == 0, f"{line}: {done.stderr}"
         said += done.stdout
     return said

@@ -49,11 +49,13 @@ def fork_server() -> ForkServer:
     return made
 
 
-def run_quickly(command: list[str], environment: dict[str, str]) -> Any:
+def run_quickly(
+    command: list[str], environment: dict[str, str], folder: Path | None = None
+) -> "subprocess.CompletedProcess[str]":
     """`subprocess.run` of a Python command with one thread, forked from one that has all loaded."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         files = out.fileno(), err.fileno()
-        process = fork_server().start(command[1:], *files, Path.cwd(), False, **environment)
+        process = fork_server().start(command[1:], *files, folder or Path.cwd(), False, environment)
         try:
             code = process.wait(HANGS)
         finally:
