@@ -102,7 +102,7 @@ def test_no_pass_is_needed_where_a_hot_set_holds_all():
 
 @pytest.mark.core
 def test_pausing_changes_no_bit_and_shows_the_iterate_of_that_iteration():
-    x, y = random_problem(np.random.default_rng(2), 2000, 3)
+    x, y = random_problem(np.random.default_rng(2), 800, 3)
     problem = problem_of(x, y, RBF, 10.0)
     alone, _ = solve(problem, 32)
     state, paused = solve(problem, 32, pause=lambda iteration: (iteration // 7 + 1) * 7)
@@ -117,7 +117,7 @@ def test_pausing_changes_no_bit_and_shows_the_iterate_of_that_iteration():
 @pytest.mark.parametrize("pause", [never, often])
 def test_a_copy_of_the_state_continues_to_the_same_bits(pause):
     """Another process every few yields: after a pass, or in the middle of a hot set."""
-    x, y = random_problem(np.random.default_rng(3), 1500, 3)
+    x, y = random_problem(np.random.default_rng(3), 600, 3)
     problem = problem_of(x, y, RBF, 10.0)
     alone, _ = solve(problem, 16)
     state, ended, processes = problem.start(0), False, 0
@@ -138,7 +138,7 @@ def test_a_copy_of_the_state_continues_to_the_same_bits(pause):
 @pytest.mark.parametrize("memory", [1, 4 * 100 * 20, MEMORY])
 @pytest.mark.parametrize(("chunk_rows", "resident"), [(64, 0), (100, 2000), (1000, 2**30)])
 def test_memory_and_chunks_change_no_bit(memory, chunk_rows, resident):
-    x, y = random_problem(np.random.default_rng(4), 400, 3)
+    x, y = random_problem(np.random.default_rng(4), 250, 3)
     expected, _ = solve(problem_of(x, y, RBF, 10.0), 16)
     backend = LocalBackend(Rows(x, chunk_rows), RBF, resident)
     state, _ = solve(Problem(backend, y, 10.0, "mfw", absolute(1e-5)), 16, memory=memory)
@@ -189,7 +189,7 @@ def test_the_smallest_hot_sets_come_to_an_end(seed):
 
 
 def test_there_is_a_moment_to_interrupt_within_a_subproblem():
-    x, y = random_problem(np.random.default_rng(6), 3000, 3)
+    x, y = random_problem(np.random.default_rng(6), 1500, 3)
     problem = problem_of(x, y, RBF, 10.0)
     state = problem.start(0)
     passes = [state.passes for _ in block_schedule(problem, RBF, MEMORY, 200).run(state)]
