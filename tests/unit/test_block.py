@@ -102,7 +102,7 @@ def test_no_pass_is_needed_where_a_hot_set_holds_all():
 
 @pytest.mark.core
 def test_pausing_changes_no_bit_and_shows_the_iterate_of_that_iteration():
-    x, y = random_problem(np.random.default_rng(2), 800, 3)
+    x, y = random_problem(np.random.default_rng(2), 1200, 3)
     problem = problem_of(x, y, RBF, 10.0)
     alone, _ = solve(problem, 32)
     state, paused = solve(problem, 32, pause=lambda iteration: (iteration // 7 + 1) * 7)
