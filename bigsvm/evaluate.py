@@ -1,4 +1,4 @@
-"""Score every snapshot of a run: python -m bigsvm.evaluate RUN_DIR [...]."""
+"""Score every snapshot of a run, or a model: python -m bigsvm.evaluate RUN_DIR|MODEL [...]."""
 
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
@@ -13,13 +13,15 @@ from bigsvm.training.run_dir import run_labels
 EXAMPLES = """writes RUN_DIR/evaluation.csv and RUN_DIR/evolution.png, with a line and a point per
 snapshot; for the latest model RUN_DIR/confusion.csv and, for two classes, the ROC and
 precision-recall curves RUN_DIR/curves.csv and RUN_DIR/curves.png; where it was calibrated, how good
-its probabilities are, RUN_DIR/calibration.json and RUN_DIR/calibration.png
+its probabilities are, RUN_DIR/calibration.json and RUN_DIR/calibration.png. The scores of a MODEL
+(with --test) are only printed.
 
 examples:
   python -m bigsvm.evaluate runs/miniboone
   python -m bigsvm.evaluate runs/miniboone --follow            beside a training
   python -m bigsvm.evaluate runs/miniboone --test other.zarr
   python -m bigsvm.evaluate runs/mine --test new.csv --label-column class
+  python -m bigsvm.evaluate mine.safetensors --test new.csv --label-column class
   python -m bigsvm.evaluate runs/fw runs/mfw --picture both.png --labels "SVM" "sparse SVM"
 """
 
@@ -33,7 +35,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
         formatter_class=RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("runs", metavar="RUN_DIR", nargs="+", type=Path, help="written by python -m bigsvm.train")
+    add("runs", metavar="RUN_DIR|MODEL", nargs="+", type=Path, help="a run directory, as python -m "
+        "bigsvm.train writes it, or a model or snapshot, *.safetensors")  # fmt: skip
     add("--test", metavar="STORE|FILE", help="test set: a store scaled like the training data (a "
         "path or an address), or a file of raw labelled rows (or a pattern), prepared as "
         "the training data was (default: data.test of the run's config)")  # fmt: skip
@@ -56,8 +59,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise UserError(f"--picture {picture}: no such folder: {picture.parent}")
     # Imported here, so that --help need not wait for numba.
     from bigsvm.terminal.compiling import notify_compilation
-    from bigsvm.training.evaluation import RunEvaluation, evaluate_all, follow
+    from bigsvm.training.evaluation import RunEvaluation, evaluate_all, evaluate_model, follow
 
+    if any(path.is_file() for path in arguments.runs):
+        _check_models(arguments)
+        with ExitStack() as stack, notify_compilation():
+            for path in arguments.runs:
+                evaluate_model(path, str(_test_set(arguments, path, stack)))
+        return 0
     with ExitStack() as stack, notify_compilation():
         runs = {
             label: RunEvaluation(folder, _test_set(arguments, folder, stack))
@@ -67,6 +76,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     written = [path for run in runs.values() for path in run.written]
     print(f"written: {', '.join(map(str, [*written, *([picture] if picture else [])]))}")
     return 0
+
+
+def _check_models(arguments: Namespace) -> None:
+    """Raise a UserError for what cannot be done with models alone."""
+    for path in arguments.runs:
+        if not path.is_file():
+            raise UserError(f"{path}: is no model, but others are; name models, or run directories")
+    if arguments.test is None:
+        raise UserError(f"{arguments.runs[0]}: a model names no test set; --test STORE|FILE does")
+    for option in ("follow", "picture", "labels"):
+        if getattr(arguments, option):
+            raise UserError(f"--{option}: is for run directories, not for a model")
 
 
 def _test_set(arguments: Namespace, run: Path, stack: ExitStack) -> str | None:
@@ -87,7 +108,7 @@ def _test_set(arguments: Namespace, run: Path, stack: ExitStack) -> str | None:
         raise UserError(
             f"--follow: needs a store; make one of {test} with python -m bigsvm.prepare --like"
         )
-    if not run.is_dir():
+    if not run.exists():
         raise UserError(f"{run}: there is no such run directory")
     options = ReadOptions(label_column=arguments.label_column)
     return str(stack.enter_context(prepared_test_set(test, run, options)))

@@ -58,7 +58,7 @@ class Row(Scores):
 
     iteration: int
     n_support: int
-    n_working: int
+    n_working: int | None  # not recorded by `BigSVC`
     confusion: Confusion | None = field(default=None, compare=False)
     majority: Majority | None = None
     threshold: float = 0.0
@@ -75,7 +75,8 @@ class Row(Scores):
         return (
             f"{self.iteration:>11,}"
             + "".join(shown)
-            + f"{self.n_support:>11,}{self.n_working:>11,}"
+            + f"{self.n_support:>11,}"
+            + ("          -" if self.n_working is None else f"{self.n_working:>11,}")
             + self._beside()
         )
 
@@ -155,8 +156,9 @@ def _one_pass(
         for path in paths:
             model = load_model(path)
             _check_same_training(path, model, first)
-            facts.append({key: _recorded(path, model, key) for key in ("iteration", "n_working")})
-            facts[-1]["n_support"] = model.n_support
+            working = model.about.get("n_working")
+            facts.append({"iteration": _iteration(path, model), "n_support": model.n_support})
+            facts[-1]["n_working"] = working if isinstance(working, int) else None
             thresholds.append(model.threshold)
             calibrations.append(model.calibration)
             yield model
@@ -206,10 +208,10 @@ def _check_same_training(path: Path, model: Model, first: Model) -> None:
         )
 
 
-def _recorded(path: Path, model: Model, key: str) -> int:
-    value = model.about.get(key)
+def _iteration(path: Path, model: Model) -> int:
+    value = model.about.get("iteration")
     if not isinstance(value, int):
-        raise UserError(f"{path}: does not record its {key}; is it the snapshot of a run?")
+        raise UserError(f"{path}: does not record its iteration; is it the snapshot of a run?")
     return value
 
 

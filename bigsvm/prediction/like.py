@@ -77,18 +77,21 @@ def prepare_like(
 
 @contextmanager
 def prepared_test_set(
-    source: SourceName, run: Path, options: ReadOptions, progress: Progress = no_progress
+    source: SourceName, trained: Path, options: ReadOptions, progress: Progress = no_progress
 ) -> Iterator[Path]:
-    """A store of raw test files for the models of a run, for as long as the block lasts.
+    """A store of raw test files for the models of a run, or for one model, while the block lasts.
 
-    A second process that evaluates the same run in this way is refused; what a killed one has left
-    is removed.
+    A second process that evaluates the same in this way is refused; what a killed one has left is
+    removed.
     """
-    snapshots = sorted((run / "snapshots").glob("model-*.safetensors"))
-    models = [path for path in (run / "model.safetensors", *snapshots) if path.exists()]
+    beside, models = trained, [trained]
+    if trained.is_dir():
+        snapshots = sorted((trained / "snapshots").glob("model-*.safetensors"))
+        models = [path for path in (trained / "model.safetensors", *snapshots) if path.exists()]
+        beside = trained / "evaluation.csv"
     if not models:
-        raise UserError(f"{run}: has neither snapshots nor a model yet")
-    with staging_dir(run / "evaluation.csv", "test") as folder:
+        raise UserError(f"{trained}: has neither snapshots nor a model yet")
+    with staging_dir(beside, "test") as folder:
         store = folder / "test.zarr"
         prepare_like(source, store, preparation_of(models[0]), options, progress=progress)
         yield store

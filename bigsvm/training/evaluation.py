@@ -241,27 +241,39 @@ def evaluate_all(runs: Mapping[str, RunEvaluation], picture: Path | None) -> Non
                 raise UserError(
                     f"{run.folder}: has no snapshots and no model yet; --follow waits for them"
                 )
-        print(f"{label}\n{HEADING}", *(row.line() for row in run.rows), sep="\n", flush=True)
-        last = run.rows[-1]
-        scores = last.accuracy, last.balanced_accuracy
-        if last.majority is not None and (warning := last.majority.warning(*scores)):
-            print(f"warning: the last model is {warning}", flush=True)
-        if run.confusion is not None:
-            print("", *run.confusion.lines(), sep="\n", flush=True)
-        if last.curves is not None and run.confusion is not None:
-            print(
-                f"F1, AUC and curves are of class {run.confusion.classes[1]!s}; average precision "
-                f"{100 * last.curves.average_precision:.2f} %",
-                flush=True,
-            )
-        if (found := last.reliability) is not None:
-            print(
-                f"probabilities: Brier score {found.brier_score:.4f}, "
-                f"log loss {found.log_loss:.4f}, expected calibration error "
-                f"{100 * found.expected_calibration_error:.2f} %",
-                flush=True,
-            )
+        _print_scores(label, run.rows)
     plot(runs, list(runs.values()), picture)
+
+
+def evaluate_model(path: Path, test: Spec) -> None:
+    """Score one model; its scores are only printed."""
+    with show_progress() as progress:
+        rows = evaluate_snapshots([path], test, progress, _warn)
+    _print_scores(str(path), rows)
+
+
+def _print_scores(label: str, rows: Sequence[Row]) -> None:
+    """Print a line for each model, and what else there is to say of the last one."""
+    print(f"{label}\n{HEADING}", *(row.line() for row in rows), sep="\n", flush=True)
+    last = rows[-1]
+    scores = last.accuracy, last.balanced_accuracy
+    if last.majority is not None and (warning := last.majority.warning(*scores)):
+        print(f"warning: the last model is {warning}", flush=True)
+    if last.confusion is not None:
+        print("", *last.confusion.lines(), sep="\n", flush=True)
+    if last.curves is not None and last.confusion is not None:
+        print(
+            f"F1, AUC and curves are of class {last.confusion.classes[1]!s}; average precision "
+            f"{100 * last.curves.average_precision:.2f} %",
+            flush=True,
+        )
+    if (found := last.reliability) is not None:
+        print(
+            f"probabilities: Brier score {found.brier_score:.4f}, "
+            f"log loss {found.log_loss:.4f}, expected calibration error "
+            f"{100 * found.expected_calibration_error:.2f} %",
+            flush=True,
+        )
 
 
 def follow(runs: Mapping[str, RunEvaluation], picture: Path | None) -> None:

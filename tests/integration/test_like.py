@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow.feather
 import pytest
 
-from bigsvm import cli
+from bigsvm import BigSVC, cli
 from bigsvm.stores.store import open_dataset
 from tests.support.real_table import NAMES, command, magic_table
 from tests.support.trainings import HANGS, environment
@@ -117,6 +117,28 @@ def test_what_a_killed_evaluation_left_is_removed(folder: Path) -> None:
     assert not list((folder / "run").glob(".*"))
 
 
+def test_one_model_is_scored_on_raw_files(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """That of a run as its last line; and one of `BigSVC`, which has no working set to show."""
+    test = ("--test", folder / "other.csv", "--label-column", "class")
+    command("evaluate", folder / "run", *test)
+    of_run = capsys.readouterr().out.splitlines()
+    run = {path.name for path in (folder / "run").iterdir()}
+    model = folder / "run/model.safetensors"
+    command("evaluate", model, *test)
+    of_model = capsys.readouterr().out.splitlines()
+    heading = next(k for k, line in enumerate(of_run) if not line)
+    assert of_model == [str(model), of_run[1], *of_run[heading - 1 : -1]]
+    assert {path.name for path in (folder / "run").iterdir()} == run, "nothing is left"
+    rows = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
+    labels = np.where(rows[:, 0] > 0.3, "up", "down")
+    BigSVC(sigma=1.0).fit(rows, labels).to_model().save(tmp_path / "m.safetensors")
+    pd.DataFrame(rows).assign(y=labels).to_csv(tmp_path / "rows.csv", index=False, header=False)
+    command("evaluate", tmp_path / "m.safetensors", "--test", tmp_path / "rows.csv")
+    assert capsys.readouterr().out.splitlines()[2].endswith(" -")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -134,6 +156,12 @@ def test_what_a_killed_evaluation_left_is_removed(folder: Path) -> None:
         (["evaluate", "run", "--test", "t.zarr", "--label-column", "a"], "--label-column: is for"),
         (["evaluate", "none", "--test", "test.csv"], "none: there is no such run directory"),
         (["evaluate", "run", "--test", "test.csv", "--label-column", "fDist"], "is a feature"),
+        (["evaluate", "run/model.safetensors"], "a model names no test set; --test"),
+        (["evaluate", "run/model.safetensors", "run", "--test", "test.csv"], "run: is no model"),
+        (
+            ["evaluate", "run/model.safetensors", "--test", "t.zarr", "--picture", "o.png"],
+            "--picture: is for run directories",
+        ),
         (["evaluate", "run", "--test", "remark.csv"], "'remark'; --label-column names another)"),
         (["predict", "run/model.safetensors", "remark.csv", "o.csv"], "another, --no-labels says"),
     ],
