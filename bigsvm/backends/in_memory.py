@@ -9,36 +9,44 @@ from bigsvm import kernels
 from bigsvm.backends import Backend, KernelCounter
 from bigsvm.backends.products import GatheredRows, add_products, as_2d
 from bigsvm.core.arrays import RowChunks
+from bigsvm.core.threads import use_threads
 from bigsvm.kernels import Block, Kernel, block_of
 
 
-class _BlockBackend(ABC):
+class BlockBackend(ABC):
     """Columns and products over the blocks that a subclass provides."""
 
     n: int
     kernel_values: KernelCounter
     _kernel: Kernel
+    _threads: int | None = None  # as many as the caller uses
 
     def columns(self, rows: np.ndarray, out: np.ndarray, slots: np.ndarray) -> None:
         """See `Backend`."""
         self.kernel_values.add_columns(rows, self.n)
-        for block in self._blocks():
-            kernels.columns(self._kernel, block, rows, out, slots)
+        with use_threads(self._threads):
+            for block in self._blocks():
+                kernels.columns(self._kernel, block, rows, out, slots)
 
     def matvec(self, rows: np.ndarray | RowChunks, coef: np.ndarray) -> np.ndarray:
         """See `Backend`."""
         self.kernel_values.add_product(self._kernel, rows, coef, self.n)
         coef_2d = as_2d(coef)
         out = np.zeros((coef_2d.shape[1], self.n))
-        add_products(self._kernel, self._blocks, rows, coef_2d, out)
+        self.add_products(rows, coef_2d, out)
         return out if coef.ndim == 2 else out[0]
+
+    def add_products(self, rows: np.ndarray | RowChunks, coef: np.ndarray, out: np.ndarray) -> None:
+        """Add the products of `matvec` for coefficients (q, outputs) to `out` (outputs, n)."""
+        with use_threads(self._threads):
+            add_products(self._kernel, self._blocks, rows, coef, out)
 
     @abstractmethod
     def _blocks(self) -> Iterable[Block]:
         """The rows, laid out for the kernels."""
 
 
-class InMemoryBackend(_BlockBackend):
+class InMemoryBackend(BlockBackend):
     """Serves rows (n, d) float32 that are held in memory; see `Backend`.
 
     `kernel_values` is the counter of the training that the rows belong to.
@@ -63,7 +71,7 @@ class InMemoryBackend(_BlockBackend):
         return [self._block]
 
 
-class SubsetBackend(_BlockBackend):
+class SubsetBackend(BlockBackend):
     """Serves patterns of another backend that are too many to hold in memory; see `Backend`.
 
     The same bits as from memory, but every batch of columns gathers all the rows again.

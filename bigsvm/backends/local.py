@@ -8,15 +8,14 @@ import numpy as np
 
 from bigsvm import kernels
 from bigsvm.backends import KernelCounter
-from bigsvm.backends.products import add_products, as_2d
-from bigsvm.core.arrays import RowChunks
+from bigsvm.backends.in_memory import BlockBackend
 from bigsvm.core.threads import available_threads, use_threads
 from bigsvm.kernels import LANES, Block, Kernel, block_of
 from bigsvm.stores.rows import prefetch_map
 from bigsvm.stores.store import Dataset
 
 
-class LocalBackend:
+class LocalBackend(BlockBackend):
     """Serves a data set from this process, with numba threads; see `Backend`.
 
     Parameters
@@ -75,26 +74,6 @@ class LocalBackend:
         if on_disk.any():
             self._dataset.gather(indices[on_disk], rows, np.flatnonzero(on_disk))
         return rows
-
-    def columns(self, rows: np.ndarray, out: np.ndarray, slots: np.ndarray) -> None:
-        """See `Backend`."""
-        self.kernel_values.add_columns(rows, self.n)
-        with use_threads(self._threads):
-            for block in self._blocks():
-                kernels.columns(self._kernel, block, rows, out, slots)
-
-    def matvec(self, rows: np.ndarray | RowChunks, coef: np.ndarray) -> np.ndarray:
-        """See `Backend`."""
-        self.kernel_values.add_product(self._kernel, rows, coef, self.n)
-        coef_2d = as_2d(coef)
-        out = np.zeros((coef_2d.shape[1], self.n))
-        self.add_products(rows, coef_2d, out)
-        return out if coef.ndim == 2 else out[0]
-
-    def add_products(self, rows: np.ndarray | RowChunks, coef: np.ndarray, out: np.ndarray) -> None:
-        """Add the products of `matvec` for coefficients (q, outputs) to `out` (outputs, n)."""
-        with use_threads(self._threads):
-            add_products(self._kernel, self._blocks, rows, coef, out)
 
     def add_linear(self, weights: np.ndarray, out: np.ndarray) -> None:
         """Add the products with weight vectors (outputs, d) of the linear kernel to `out`."""

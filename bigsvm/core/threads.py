@@ -7,8 +7,11 @@ import numba
 
 
 @contextmanager
-def use_threads(count: int) -> Iterator[None]:
-    """Run compiled code with `count` threads inside the block."""
+def use_threads(count: int | None) -> Iterator[None]:
+    """Run compiled code with `count` threads inside the block; None changes nothing."""
+    if count is None:
+        yield
+        return
     before = numba.get_num_threads()
     numba.set_num_threads(count)
     try:
