@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bigsvm import cli
 from bigsvm.core.errors import UserError
+from bigsvm.core.urls import is_url
 from bigsvm.training.run_dir import run_labels
 
 EXAMPLES = """writes RUN_DIR/evaluation.csv and RUN_DIR/evolution.png, with a line and a point per
@@ -92,7 +93,6 @@ def _check_models(arguments: Namespace) -> None:
 
 def _test_set(arguments: Namespace, run: Path, stack: ExitStack) -> str | None:
     """The test set as a store; that of a file of raw rows goes away with the stack."""
-    from bigsvm.core.urls import is_url
     from bigsvm.prediction.inputs import is_store
     from bigsvm.prediction.like import prepared_test_set
     from bigsvm.readers import ReadOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,7 @@ from bigsvm.kernels import NAMES, Kernel, block_of, products
 from bigsvm.models.calibration import Calibration
 from bigsvm.models.double_precision import precise_decisions
 from bigsvm.models.named_rows import as_rows
-
-if TYPE_CHECKING:
-    from bigsvm.tables.encoding import Encoding
+from bigsvm.tables.encoding import Encoding
 
 FORMAT = "bigsvm model 1"
 WITH_INTERCEPT = "bigsvm model 2"  # a new name, so that older versions do not ignore the intercept
@@ -104,8 +102,6 @@ class Model:
         found = self.about.get("encoding")
         if found is None:
             return None
-        from bigsvm.tables.encoding import Encoding
-
         encoding = Encoding.from_json(found)
         if len(encoding.features) != self.n_features:
             raise ValueError("its encoding of columns makes another number of features")

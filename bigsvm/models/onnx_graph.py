@@ -18,6 +18,7 @@ from bigsvm.core.scaling import Scaling
 from bigsvm.core.version import __version__
 from bigsvm.kernels import Kernel
 from bigsvm.models.double_precision import LARGEST_EXPONENT, as_computed
+from bigsvm.models.onnx_columns import take_columns
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -91,8 +92,6 @@ def onnx_model(model: Model) -> ModelProto:
         )
     )
     if model.encoding is not None:
-        from bigsvm.models.onnx_columns import take_columns
-
         take_columns(made, model.encoding)
     onnx.helper.set_model_props(made, _metadata(model))
     onnx.checker.check_model(made, full_check=True)

@@ -1,4 +1,4 @@
-"""The plot of a training's progress."""
+"""The plots of `evaluate`: a training's progress, ROC and precision-recall curves, calibration."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +8,8 @@ from textwrap import wrap
 from typing import Any
 
 from bigsvm.files.atomic import atomic_write
+from bigsvm.models.calibration import BINS, Reliability
+from bigsvm.models.curves import Curves
 from bigsvm.models.evaluation import Row
 
 # The colours of Okabe and Ito, for colour-blind readers (without yellow, which is too faint on
@@ -117,3 +119,82 @@ def plain_text(label: str) -> str:
     ).decode()  # folder names may not be valid text
     escaped = readable.replace("$", r"\$")
     return f" {escaped}" if label.startswith("_") else escaped
+
+
+def plot_curves(path: Path, curves: Curves, threshold: float, positive: str, base: float) -> None:
+    """Plot both curves, and mark the point of the model's threshold.
+
+    Parameters
+    ----------
+    path : Path
+        A PNG file.
+    curves : Curves
+    threshold : float
+        Of the model.
+    positive : str
+        The class of +1.
+    base : float
+        Its share of the rows: the precision of choosing at random.
+    """
+    from matplotlib.figure import Figure
+
+    style: Mapping[str, Any] = {"color": COLOURS[0], "linewidth": 1.6}
+    dot: Mapping[str, Any] = {"color": COLOURS[1], "zorder": 4, "clip_on": False}
+    figure = Figure(figsize=(8.4, 4.2), layout="constrained")
+    roc, recall = figure.subplots(1, 2)
+    false_rate, found, precision = curves.at(threshold)
+    roc.plot(curves.false_positive_rate, curves.recall, **style)
+    roc.plot([0, 1], [0, 1], color="0.7", linestyle=":")
+    roc.scatter([false_rate], [found], **dot, label=f"threshold {threshold:.3g}")
+    roc.set(xlabel="False positive rate", ylabel="Recall", title=f"ROC: AUC {curves.auc:.4f}")
+    recall.plot(curves.recall, curves.precision, **style)
+    recall.axhline(base, color="0.7", linestyle=":")
+    recall.scatter([found], [precision], **dot)
+    title = f"Precision-recall: average precision {curves.average_precision:.4f}"
+    recall.set(xlabel="Recall", ylabel="Precision", title=title)
+    roc.legend(loc="lower right", frameon=False)
+    for axes in (roc, recall):
+        axes.set(xlim=(0, 1), ylim=(0, 1.02))
+        axes.grid(color="0.9", linewidth=0.8)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(plain_text(f"Positive: {positive}"), fontsize="medium")
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=160)
+
+
+def plot_calibration(path: Path, found: Reliability, of: str) -> None:
+    """Plot how often what was said with a probability came true, and how often it was said.
+
+    Parameters
+    ----------
+    path : Path
+        A PNG file.
+    found : Reliability
+    of : str
+        The class that the probabilities are of.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.8, 5.6), layout="constrained")
+    curve, counts = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    said = [part["probability"] for part in found.curve]
+    curve.plot([0, 1], [0, 1], color="0.7", linestyle=":", label="perfect")
+    curve.plot(said, [part["share"] for part in found.curve], color=COLOURS[0], marker="o")
+    curve.set(xlim=(0, 1), ylim=(0, 1.02), ylabel="Share of the rows that is of it")
+    curve.set_title(
+        f"Calibration: Brier score {found.brier_score:.4f}, "
+        f"error {100 * found.expected_calibration_error:.2f} %",
+        fontsize="medium",
+    )
+    curve.legend(loc="upper left", frameon=False)
+    places = [(min(int(p * BINS), BINS - 1) + 0.5) / BINS for p in said]
+    counts.bar(places, [part["rows"] for part in found.curve], 0.9 / BINS, color=COLOURS[0])
+    counts.set(xlabel=plain_text(f"Probability of {of}"), ylabel="Rows", yscale="log")
+    counts.set_ylim(bottom=0.8)
+    counts.yaxis.set_minor_formatter("")
+    for axes in (curve, counts):
+        axes.grid(color="0.9", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=160)

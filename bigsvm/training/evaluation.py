@@ -11,7 +11,7 @@ import numpy as np
 from bigsvm.core.errors import TrainerGone, UserError
 from bigsvm.core.progress import Progress, no_progress
 from bigsvm.core.yaml_dialect import read_yaml
-from bigsvm.models.curves import plot_calibration, plot_curves, write_curves
+from bigsvm.models.curves import write_curves
 from bigsvm.models.evaluation import (
     HEADING,
     Confusion,
@@ -22,7 +22,7 @@ from bigsvm.models.evaluation import (
     write_reliability,
 )
 from bigsvm.models.model import Model, load_model
-from bigsvm.models.plots import Evolution, plot_evolution
+from bigsvm.models.plots import Evolution, plot_calibration, plot_curves, plot_evolution
 from bigsvm.models.scoring import Spec
 from bigsvm.terminal import logs
 from bigsvm.terminal.progress import show_progress
