@@ -41,8 +41,9 @@ from bigsvm.solvers.cells import cells
 from bigsvm.solvers.exact import overflowed
 from bigsvm.solvers.hot_columns import HotColumns
 from bigsvm.solvers.hot_steps import hot_steps
-from bigsvm.solvers.order import Difference, HashOrder, k_smallest
+from bigsvm.solvers.order import HashOrder, k_smallest
 from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.set_aside import FEW, fall_to_come, set_aside, usual_fall
 from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, UNSEEN, WORKING, State
 
 # A problem of at most this many patterns is solved whole, without passes over the data.
@@ -56,15 +57,15 @@ _FIRST = 4
 # While many wait to join, subproblems are solved to this share of the margin: who joins next
 # changes the rest of the solution anyway.
 _ROUGH = 0.5
-# Few wait to join when they are fewer than this share of the patterns in play: a sample is then
-# left, and of all data the subproblem is solved to the tolerance.
+# A sample is left when fewer than this share of its patterns wait to join. Of all data the
+# subproblem is solved to the tolerance when `FEW` do.
 _FEW_OF_SAMPLE = 1 / 50
-_FEW = 1 / 500
 # A cell is left at this share of its violation: the rest would be undone by the next one.
 _ENOUGH = 0.1
 # A subproblem is left after this many steps a pattern, solved or not, so that no run loses more.
 _LONGEST = 8
-# The pass computes the same gradient with other roundings.
+# The pass computes the same gradient with other roundings. And cells that are solved, each by
+# itself, have to be solved together.
 _ROUNDING = 0.999
 
 
@@ -134,7 +135,7 @@ class BlockSolver:
         is_rough = is_drawn or not is_whole
         waiting = candidates & (state.gradient <= self._bar(state, is_rough))
         n_waiting = int(np.count_nonzero(waiting))
-        if not is_drawn and n_waiting <= _FEW * np.count_nonzero(state.role != EXCLUDED):
+        if not is_drawn and n_waiting <= FEW * np.count_nonzero(state.role != EXCLUDED):
             is_rough = False
             waiting = candidates & (state.gradient <= self._bar(state, is_rough))
         most = max(len(members), self._small // _FIRST)
@@ -210,9 +211,9 @@ class BlockSolver:
         self, block: BlockSolve, problem: Problem, cell: np.ndarray, pause: Callable[[int], int]
     ) -> Iterator[None]:
         """Solve a part of a subproblem, and bring the gradient of the rest up to date."""
-        part, served, level = block.part, problem.backend, block.quad_form
-        relative, absolute = block.tolerances
-        tolerance = (relative * level + absolute) / 2  # above the level as well as below it
+        part, served = block.part, problem.backend
+        level = block.quad_form * block.growth
+        tolerance = _ROUNDING * self._threshold(block) / 2  # above the level as well as below it
         is_waiting, lowest, highest = self._extremes(part.of(cell))
         violation = max(level - lowest, highest - level)
         if violation <= tolerance and not is_waiting:
@@ -221,7 +222,15 @@ class BlockSolver:
         hot = np.searchsorted(block.index, self._columns.arrange(block.index[cell]))
         rows = self._serve(served, hot)
         inner = block.inner = BlockSolve(
-            part, hot, part.of(hot), (0.0, tolerance), 0, level, block.last, level=level
+            part,
+            hot,
+            part.of(hot),
+            (0.0, tolerance),
+            0,
+            block.quad_form,
+            block.last,
+            level=level,
+            growth=block.growth,
         )
         hot_problem, enough = problem.part(hot, rows), _ENOUGH * violation
         yield from self._steps(inner, hot_problem, block.index[hot], pause, enough)
@@ -238,9 +247,7 @@ class BlockSolver:
         )
         part.gradient[hot] = inner.part.gradient
         part.alpha[hot], part.role[hot] = inner.part.alpha, inner.part.role
-        part.alpha /= inner.growth
-        part.gradient /= inner.growth
-        part.iteration, part.gap, block.quad_form = inner.iteration, inner.gap, inner.quad_form
+        part.iteration, block.growth = inner.part.iteration, inner.growth
         yield
 
     def _steps(
@@ -258,10 +265,14 @@ class BlockSolver:
     def _is_solved(self, block: BlockSolve) -> bool:
         is_waiting, lowest, highest = self._extremes(block.part)
         block.part.gap = highest - lowest
-        block.quad_form = block.part.quad_form
+        block.quad_form = block.part.quad_form / block.growth**2
+        return not is_waiting and block.part.gap <= self._threshold(block)
+
+    @staticmethod
+    def _threshold(block: BlockSolve) -> float:
+        """The gap of a solved subproblem, as it is before it is normalised."""
         relative, absolute = block.tolerances
-        threshold = relative * max(block.quad_form, 0.0) + absolute
-        return not is_waiting and block.part.gap <= threshold
+        return (relative * max(block.quad_form, 0.0) + absolute) * block.growth
 
     @staticmethod
     def _extremes(part: State) -> tuple[bool, float, float]:
@@ -302,66 +313,29 @@ class BlockSolver:
         """
         state, index, part = block.state, block.index, block.part
         rows = slice(None) if request.rows is None else request.rows
-        fall = self._usual_fall(state, request, gradient) if not block.sample else 0.0
+        if not request.from_scratch:
+            gradient += state.gradient[rows]
+        gradient /= block.growth
+        fall = 0.0 if block.sample else usual_fall(state, gradient, self._idle)
         if block.sample != state.sample:
             here = np.zeros(len(state.role), bool)
             here[rows] = True
             here &= state.role == UNSEEN
             state.role[here] = self._idle
             state.sample = block.sample
-        if request.from_scratch:
-            state.gradient[rows] = gradient
-            off = float(np.abs(state.gradient[index] - part.gradient).max())
-            state.drift = None if state.sample else off
-        else:
-            state.gradient[rows] += gradient
-            state.drift = None
+        state.gradient[rows] = gradient
         state.alpha[index] = part.alpha
+        state.alpha /= block.growth
+        off = np.abs(state.gradient[index] - part.gradient / block.growth).max()
+        state.drift = float(off) if request.from_scratch and not state.sample else None
         state.role[index] = part.role
         state.iteration = part.iteration
         state.passes += 1
         converged = self.stop_test(state)
         if not converged and not state.sample:
-            self._set_aside(state, max(fall, self._fall_to_come(state)))
+            bar = self._bar(state, is_rough=False)
+            set_aside(state, self._idle, bar, max(fall, fall_to_come(state)))
         return converged
-
-    def _usual_fall(self, state: State, request: GradientRequest, gradient: np.ndarray) -> float:
-        """By how much a pass over all patterns lowered the derivatives of all idle ones but few."""
-        change = Difference(gradient, state.gradient) if request.from_scratch else gradient
-        known = state.role == self._idle
-        if state.sample == len(state.role):
-            known |= state.role == UNSEEN  # set aside: as of the last pass over all
-        few = k_smallest(change, known, 1 + int(_FEW * np.count_nonzero(known)))
-        return max(0.0, -float(change[few].max(initial=-np.inf)))
-
-    @staticmethod
-    def _fall_to_come(state: State) -> float:
-        """By how much the derivatives of all support vectors but few still have to fall.
-
-        Those of the others will change by about as much.
-        """
-        support = state.role == SUPPORT
-        highest = k_smallest(
-            state.gradient, support, 1 + int(_FEW * np.count_nonzero(support)), sign=-1
-        )
-        return float(state.gradient[highest].min()) - state.quad_form
-
-    def _set_aside(self, state: State, distance: float) -> None:
-        """Leave idle patterns that are farther than that from joining out of the next passes.
-
-        Not while many wait to join, which changes all derivatives. Once the problem of the others
-        is solved, all are in play again, and their gradient is computed from scratch, as the run
-        has to end with. Worth it where it halves a pass.
-        """
-        candidates = state.role == self._idle
-        bar = self._bar(state, is_rough=False)
-        n_playing = np.count_nonzero(state.role >= IDLE)
-        if np.count_nonzero(candidates & (state.gradient <= bar)) > _FEW * n_playing:
-            return
-        far = candidates & (state.gradient > bar + distance)
-        if np.count_nonzero(far) >= n_playing / 2:
-            state.role[far] = UNSEEN
-            state.sample = len(state.role)
 
     def commit_whole(self, block: BlockSolve) -> bool:
         """The same for a subproblem of all patterns: its gradient is that of the state."""

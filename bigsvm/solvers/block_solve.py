@@ -25,7 +25,7 @@ class BlockSolve:
     sample : int
         The patterns that the next pass is over; 0 for all. See `State.sample`.
     quad_form : float
-        a'Qa of the subproblem, without the steps of a hot set in it.
+        a'Qa of the subproblem, normalised, without the steps of a hot set in it.
     last : int
         Left at this iteration, solved or not: what is done here is not safe before it is committed.
     is_whole : bool
@@ -36,7 +36,8 @@ class BlockSolve:
         Of such a hot set: the derivative at which it takes up weight or gives it away. See
         `hot_steps`.
     growth : float
-        By what the sum of alpha has been multiplied in taking up weight. `part` is not normalised.
+        The sum of all alpha, which `part` is not normalised by before it is committed: otherwise
+        every pattern would have moved.
     """
 
     state: State
@@ -59,7 +60,7 @@ class BlockSolve:
     @property
     def gap(self) -> float:
         """As the last step saw it."""
-        return self.part.gap if self.inner is None else self.inner.gap
+        return self.part.gap / self.growth if self.inner is None else self.inner.gap
 
     @property
     def role(self) -> np.ndarray:
@@ -83,13 +84,16 @@ class BlockSolve:
     def preview_state(self) -> State:
         """A copy of the state as it is now, but for its gradient."""
         ahead = self.state.with_part(self.index, self._preview_part())
-        if self.growth != 1:
-            ahead.alpha /= self.growth
-            ahead.gradient /= self.growth
+        growth = self.growth if self.inner is None else self.inner.growth
+        ahead.alpha /= growth
+        ahead.gradient /= growth
+        ahead.gap /= growth
         return ahead
 
     def _preview_part(self) -> State:
-        return self.part if self.inner is None else self.inner.preview_state
+        if self.inner is None:
+            return self.part
+        return self.inner.state.with_part(self.inner.index, self.inner.part)
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,8 @@ def hot_steps(
 
     Where `block` has a level, its patterns need not keep the sum of their alpha. They minimise
     a'Qa / 2 - level * sum(a) over a >= 0, whose solutions are those on the simplex but for their
-    scale, and at level = a'Qa that decreases a'Qa / sum(a)^2 as well. To the steps this is one more
-    pattern, the reservoir, with a row of zeros in Q and the derivative `level`.
+    scale, and at level = a'Qa / sum(a) that decreases a'Qa / sum(a)^2 as well. To the steps this is
+    one more pattern, the reservoir, with a row of zeros in Q and the derivative `level`.
 
     Yields, with `block` up to date, at the iteration ``pause(iteration)`` names as the next, and
     now and then in between.
@@ -71,7 +71,8 @@ def hot_steps(
     part.alpha, part.gradient, part.role = point.alpha[:m], point.gradient[:m], point.role[:m]
     if block.level is not None:
         columns.add_reservoir()
-    direction = new_direction(len(point.alpha), block.quad_form)
+    before = block.growth
+    direction = new_direction(len(point.alpha), block.quad_form * before**2)
     find_nodes(point, direction)
     burst = max(1, _BURST // len(point.alpha))
     until = part.iteration + burst
@@ -91,9 +92,10 @@ def hot_steps(
         block.quad_form = float(direction.numbers[QUAD_FORM])
         if block.level is not None:
             taken = _RESERVOIR - float(point.alpha[m])
-            block.growth = 1 + taken
-            part.gap /= block.growth
-            block.quad_form = (block.quad_form + 2 * block.level * taken) / block.growth**2
+            # The steps have counted the reservoir's share, too: -2 * level * taken.
+            quad_form = float(direction.numbers[QUAD_FORM]) + 2 * block.level * taken
+            block.growth = before + taken
+            block.quad_form = quad_form / block.growth**2
         if why == CONVERGED:
             return
         if why == NUMERICAL_FAILURE:

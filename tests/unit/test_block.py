@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from bigsvm.backends.local import LocalBackend
 from bigsvm.kernels import Kernel
-from bigsvm.solvers.block import BlockSolver
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.order import Difference, k_smallest
 from bigsvm.solvers.problem import Problem
@@ -237,7 +236,7 @@ def test_patterns_that_fall_further_than_expected_join_after_all(monkeypatch):
     """All but the nearest are set aside, far too many: a pass over all finds them."""
     x, y = quadrants(1000)
     problem = problem_of(x, y, RBF, 10.0, tolerance=1e-5)
-    monkeypatch.setattr(BlockSolver, "_usual_fall", lambda *_: 0.0)
+    monkeypatch.setattr("bigsvm.solvers.block.usual_fall", lambda *_: 0.0)
     state, _ = solve(problem, 256)
     assert (state.gradient[state.role == IDLE] >= 0).all()
     assert state.gap <= 1e-5 and state.sample == 0
