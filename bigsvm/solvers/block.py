@@ -247,7 +247,8 @@ class BlockSolver:
         )
         part.gradient[hot] = inner.part.gradient
         part.alpha[hot], part.role[hot] = inner.part.alpha, inner.part.role
-        part.iteration, block.growth = inner.part.iteration, inner.growth
+        part.iteration, part.gap = inner.part.iteration, inner.part.gap
+        block.growth, block.quad_form = inner.growth, inner.quad_form
         yield
 
     def _steps(

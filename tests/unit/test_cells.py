@@ -63,9 +63,9 @@ def test_within_a_cell_the_preview_is_a_point_of_the_simplex(algorithm, intercep
     schedule = BlockSchedule(JointProblem([problem]), RBF, 2**20, hot_set=64)
     for event in schedule.run(state, lambda iteration: iteration + 13):
         block = event.state.ahead.get(0)
-        if event.what != "pause" or block is None or block.inner is None:
+        if event.what != "pause" or block is None:
             continue
-        within += block.inner.growth != 1
+        within += block.inner is not None and block.inner.growth != 1
         now = event.state.now(0)
         gradient = problem.gradient(now.alpha)
         known, running = block.up_to_date
