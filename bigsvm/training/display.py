@@ -117,6 +117,8 @@ class TimeLeft:
         self._past.append(now)
         middle = (self._past[0].time + now.time) / 2
         recent = [past for past in self._past if past.time >= middle]
+        if len(recent) < 2:  # the last pass took as long as all before it
+            recent = self._past[-2:]
         now.end = self._forecast(recent)
         ends = [past.end for past in recent]
         low, high = max(0.0, min(ends) - now.time), max(0.0, max(ends) - now.time)

@@ -89,6 +89,18 @@ def test_where_the_gap_falls_steadily_the_range_has_the_end_in_it(
     assert len(right) > 0.9 * len(known)
 
 
+def test_the_rate_is_that_since_the_last_pass_where_it_took_longest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(monotonic=lambda: 0.0)
+    monkeypatch.setattr("bigsvm.training.display.time", clock)
+    time_left = TimeLeft(StopRule(relative=1e-3), 10**9, None)
+    for now, iteration in ((1.0, 100), (2.0, 200), (10.0, 4200)):
+        clock.monotonic = lambda now=now: now
+        time_left.update(replace(REPORT, iteration=iteration))
+    assert time_left.rate == 500
+
+
 def test_where_forecasts_disagree_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes minutes apart, after which the gap jumps: covtype was said to end in 9 to 126 min."""
     seconds = [60.0, 200.0, 410.0, 700.0, 1000.0, 1500.0, 2100.0, 2700.0, 3300.0]
