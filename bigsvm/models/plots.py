@@ -85,7 +85,7 @@ def plot_evolution(path: Path, runs: Mapping[str, Evolution], title: str | None 
         axes.spines[["top", "right"]].set_visible(False)
     for axis in (panels[2, 0].xaxis, panels[2, 0].yaxis):
         axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        axis.get_major_locator().set_params(integer=True)
+        axis.get_major_locator().set_params(integer=True, nbins=5)  # room for 10,000,000
     columns = max(1, min(len(runs), 4, 72 // (max(map(len, runs)) + 6)))
     if title is not None:
         figure.suptitle(plain_text("\n".join(wrap(title, 110 if timed else 70))), fontsize=10)
