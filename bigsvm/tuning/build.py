@@ -179,7 +179,10 @@ def matrices_that_fit(config: Config, n: int, d: int) -> int:
     # Beyond WORTH_THREADS each sweep uses all threads, and parallel folds would compete for them.
     if count >= 1 and n < WORTH_THREADS:
         return count
-    most = min(int((max(room, 0) / 4) ** 0.5), WORTH_THREADS - 1)
+    # What is advised has to fit once code is compiled, too.
+    later = config.solver.memory_limit - _PROGRAM - 8 * n * d - _ROOM
+    room = min(room, later) if later > 0 else max(room, 0)
+    most = min(int((room / 4) ** 0.5), WORTH_THREADS - 1)
     takes = f"the kernel matrix of {n:,} patterns takes {4 * n * n / 2**20:,.0f} MiB"
     limit = f"solver.memory_limit = {config.solver.memory_limit / 2**20:,.0f} MiB"
     raise UserError(
