@@ -182,8 +182,6 @@ class JointProblem:
         the same bits as if it were the only one. More rows than fit are an exception to both: what
         is requested from scratch then takes a pass of its own, in pieces.
         """
-        if self.n_outputs == 1:
-            return {k: self._gradient_alone(request, served) for k, request in requests.items()}
         rows = np.unique(np.concatenate([request.index for request in requests.values()]))
         from_scratch = {k: request for k, request in requests.items() if request.from_scratch}
         if len(rows) <= PRODUCT_ROWS or not from_scratch or served is not None:
@@ -193,16 +191,6 @@ class JointProblem:
         rows = np.unique(np.concatenate([request.index for request in from_scratch.values()]))
         pieces = [rows[start : start + PRODUCT_ROWS] for start in range(0, len(rows), PRODUCT_ROWS)]
         return found | self._gradients(from_scratch, pieces)
-
-    def _gradient_alone(self, request: GradientRequest, served: Backend | None) -> np.ndarray:
-        """Of two classes: pieces are summed as gradients here, which is part of the bits."""
-        problem = self.classes[0]
-        if request.from_scratch and served is None:
-            return problem.gradient_at(request.index, request.alpha)
-        rows = GatheredRows(self.backend, request.index, self.backend.rows_at_once)
-        if served is not None and request.rows is not None:
-            problem = problem.part(request.rows, served)
-        return problem.gradient_change(request.places, request.alpha, rows)
 
     def _gradients(
         self,
