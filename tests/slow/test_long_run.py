@@ -13,7 +13,7 @@ from tests.support.trainings import environment
 def test_some_seconds_of_it(tmp_path: Path) -> None:
     picture = tmp_path / "picture.png"
     sizes = ("--rows", "30000", "--growth", "2")  # caches are filling still
-    command = [sys.executable, "-m", "scripts.reliability.long_run", "--minutes", "0.1", *sizes]
+    command = [sys.executable, "-m", "scripts.reliability.long_run", "--minutes", "0.25", *sizes]
     command += ["--picture", str(picture)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stdout + done.stderr

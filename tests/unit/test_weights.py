@@ -38,7 +38,7 @@ def solve(problem, schedule="exact", state=None, kernel=RBF):
     if schedule == "exact":
         steps = exact_schedule(problem, space_for_columns(MEMORY, len(problem.y)))
     else:
-        steps = block_schedule(problem, kernel, MEMORY, 48)
+        steps = block_schedule(problem, kernel, MEMORY, 256)
     for _ in steps.run(state):
         assert state.iteration < 10**6
     return state
