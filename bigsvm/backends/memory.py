@@ -17,7 +17,7 @@ from bigsvm.stores.store import Dataset
 # The size of the interpreter and its libraries varies by some 20 MiB between starts.
 _MARGIN = 1.1
 # Allocated later: libraries that save and score models, compiled code, thread stacks.
-_LATER = 20 * 2**20
+_LATER = 26 * 2**20
 
 
 @dataclass(frozen=True)
