@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -207,9 +208,14 @@ def _rate(estimator: BigSVC, rows: Rows, sample_weight: np.ndarray | None) -> fl
     return float(estimator.gamma)
 
 
+@cache
+def _adapter(kind: Any) -> TypeAdapter:
+    return TypeAdapter(kind)
+
+
 def validate_parameter(name: str, kind: Any, value: Any) -> Any:
     """Validate a value by one of the config's types."""
     try:
-        return TypeAdapter(kind).validate_python(value)
+        return _adapter(kind).validate_python(value)
     except ValidationError as mistake:
         raise ValueError(f"{name}={value!r}: {mistake.errors()[0]['msg']}") from None

@@ -6,9 +6,10 @@ to rounding. Then it does not matter any more in which order the patterns stood.
 """
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.state import IDLE, SUPPORT, WORKING, State
@@ -32,7 +33,8 @@ def polished(problem: Problem, state: State) -> State:
     State
         With the same working set, in which no gap is left.
     """
-    with threadpool_limits(1, "blas"):  # whose rounding depends on the number of its threads
+    # Rounding in BLAS depends on the number of its threads.
+    with _threadpools().limit(limits=1, user_api="blas"):
         alpha = _optimum(_matrix(problem), state.alpha, state.role > IDLE)
     if alpha is None:
         return state
@@ -41,6 +43,12 @@ def polished(problem: Problem, state: State) -> State:
     found = replace(state, alpha=alpha, gradient=problem.gradient(alpha), role=role)
     found.gap, closed = problem.stop_test(found, found.gradient)
     return found if closed and found.gap <= state.gap else state
+
+
+@cache
+def _threadpools() -> ThreadpoolController:
+    """The BLAS libraries of this process: finding them takes longer than most small fits."""
+    return ThreadpoolController()
 
 
 def _optimum(q: np.ndarray, alpha: np.ndarray, in_play: np.ndarray) -> np.ndarray | None:
