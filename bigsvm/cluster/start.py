@@ -85,8 +85,8 @@ def connect(
 def _check_allowed(address: str, config: ClusterConfig) -> None:
     """Reject an untrusted scheduler: its answers are unpickled, which can run any code.
 
-    BIGSVM_ALLOWED_CLUSTERS, if set, lists the trusted schedulers. Otherwise one named on the command
-    line is trusted, and one named in a config file only if it is in the private network.
+    BIGSVM_ALLOWED_CLUSTERS, if set, lists the trusted schedulers. Otherwise one named on the
+    command line is trusted, and one named in a config file only if it is in the private network.
     """
     allowed = os.environ.get(ALLOWED)
     if allowed is not None:
