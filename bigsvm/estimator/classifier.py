@@ -66,7 +66,7 @@ class BigSVC(ClassifierMixin, BaseEstimator, CallbackSupportMixin):
         fewer support vectors. "auto" is "fw" up to 1,000 rows and "mfw" beyond. "wsvm" and "rwsvm"
         are the weighted and the re-weighted SVM: see `margin_weight` of `fit`, and `rounds`.
     schedule : {"auto", "exact", "block"}, default="auto"
-        "exact" up to 20,000 rows, "block" beyond.
+        "auto" is "exact" with `absolute_tol` up to 20,000 rows, and "block" otherwise.
     class_weight : dict or "balanced", optional
         Factors of C, as in SVC.
     intercept : float, default=0.0
