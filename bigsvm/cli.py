@@ -44,7 +44,7 @@ def _did_you_mean(word: str, known: Iterable[str]) -> str | None:
 
 
 class _Collected(Exception):
-    """A parser was built, and is not to parse."""
+    """Raised instead of parsing while parsers are collected."""
 
 
 class Arguments(ArgumentParser):

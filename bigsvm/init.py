@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bigsvm import cli
 from bigsvm.core.errors import UserError
+from bigsvm.files.atomic import atomic_write
 
 if TYPE_CHECKING:
     from bigsvm.config.starter import Facts
@@ -50,7 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if out.exists() and not arguments.overwrite:
         raise UserError(f"{out}: exists already; --overwrite replaces it, --out names another")
     from bigsvm.config.starter import starter_config, suggested_memory
-    from bigsvm.files.atomic import atomic_write
     from bigsvm.prediction.inputs import is_store
 
     if is_store(arguments.data):

@@ -78,7 +78,7 @@ def _name(key: str) -> str:
 
 
 def _shown(value: Any, key: str = "") -> str:
-    """A value as text; `key` tells sizes, which are counted in bytes."""
+    """A value as text; `key` distinguishes sizes in bytes from other integers."""
     if isinstance(value, Mapping):
         known = {_name(str(k)): _shown(v, str(k)) for k, v in value.items() if v is not None}
         return ", ".join(f"{key} {shown}".strip() for key, shown in known.items()) or "-"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bigsvm import cli
 from bigsvm.core.errors import UserError
+from bigsvm.files.atomic import atomic_write
 from bigsvm.terminal.logs import log
 from bigsvm.training.run_dir import run_labels
 
@@ -50,9 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.out and not out.parent.is_dir():
         raise UserError(f"--out {out}: no such folder: {out.parent}")
     # Imported here, so that --help need not wait for numba.
-    from bigsvm.files.atomic import atomic_write
     from bigsvm.inspection.report import RunReport, page, report_data
     from bigsvm.inspection.run import is_run
+    from bigsvm.inspection.serve import serve
     from bigsvm.terminal.compiling import notify_compilation
     from bigsvm.training.evaluation import RunEvaluation
 
@@ -65,8 +66,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     ]
     with notify_compilation():
         if arguments.follow:
-            from bigsvm.inspection.serve import serve
-
             serve(runs)
         for run in runs:
             run.evaluate()

@@ -83,10 +83,10 @@ def connect(
 
 
 def _check_allowed(address: str, config: ClusterConfig) -> None:
-    """Reject a scheduler that may be a stranger's: its answers are unpickled, which runs code.
+    """Reject an untrusted scheduler: its answers are unpickled, which can run any code.
 
-    BIGSVM_ALLOWED_CLUSTERS, if set, lists all schedulers that are trusted. Otherwise the command
-    line is trusted, and a config file as far as it names a scheduler inside the private network.
+    BIGSVM_ALLOWED_CLUSTERS, if set, lists the trusted schedulers. Otherwise one named on the
+    command line is trusted, and one named in a config file only if it is in the private network.
     """
     allowed = os.environ.get(ALLOWED)
     if allowed is not None:
@@ -111,7 +111,7 @@ def _with_protocol(address: str) -> str:
 def _is_private(address: str) -> bool:
     """Whether the host is a private IP address, or a name without a domain.
 
-    Other names are not resolved: at the next look-up a stranger's may have another address.
+    Other names are not resolved: they may resolve to another address when Dask connects.
     """
     from distributed.comm.addressing import get_address_host
 
@@ -120,7 +120,7 @@ def _is_private(address: str) -> bool:
     except ValueError:
         return False
     try:
-        # Also reads what the resolver takes for a number, such as 0x8080808.
+        # inet_aton also parses the numeric forms that the resolver accepts, such as 0x8080808.
         ip: Any = ipaddress.ip_address(socket.inet_aton(host))
     except OSError:
         try:
@@ -131,7 +131,7 @@ def _is_private(address: str) -> bool:
 
 
 def _check_answers(address: str, security: "Security | None") -> None:
-    """Shake hands with the scheduler, because Dask's client waits without end for that."""
+    """Shake hands with the scheduler first: Dask's client would wait for that without a timeout."""
     from distributed import Security
     from distributed.comm import connect as connect_to
 
@@ -148,7 +148,7 @@ def _check_answers(address: str, security: "Security | None") -> None:
             raise OSError(f"something listens there, but says nothing for {within}") from late
         except (OSError, ValueError):
             raise
-        except Exception as other:  # what is no scheduler may answer anything
+        except Exception as other:  # a server of another kind may answer with anything
             raise OSError("what listens there speaks another protocol") from other
 
     asyncio.run(in_time())

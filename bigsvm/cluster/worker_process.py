@@ -45,7 +45,7 @@ def dask_setup(worker: Any) -> None:
     """Ignore Ctrl-C in a worker that the trainer or a Slurm job started (Dask calls this hook).
 
     The terminal sends the signal to the whole process group, but the trainer needs its workers to
-    complete the pass. The workers end when the trainer ends, in whatever way, or with their nanny.
+    complete the pass. The workers end with the trainer, however it ends, or with their nanny.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -3,11 +3,10 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bigsvm.cluster.heartbeats import Heartbeats
 from bigsvm.cluster.worker_process import UnfitWorker
 from bigsvm.core.errors import ClusterLost, UserError
 from bigsvm.core.messages import format_duration, one_line
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.5
 _MAX_UNFIT_IN_A_ROW = 5
+# A worker reports every half second; in clusters of hundreds every few seconds.
+_SILENT_SECONDS = 20.0
+_CHECK_SECONDS = 5.0
 
 
 class PendingTasks(NamedTuple):
@@ -129,7 +131,7 @@ class Cluster:
         if self.loss is not None:
             raise self.loss
         try:
-            # One name for all of them: the dashboard shows how many of a pass are done.
+            # A common key prefix, so that the dashboard shows the progress of a pass.
             group = f"bigsvm-{function.__name__}-{uuid.uuid4().hex}"
             futures = [
                 self._client.submit(
@@ -196,8 +198,8 @@ class Cluster:
                     if not present:
                         self._wait_for_any()
                     elif asked.isdisjoint(present):
-                        # If Dask could place a task nowhere for a moment, it waits for the worker
-                        # it was meant for, although others may run it too.
+                        # A task that could not be placed for a moment stays assigned to its lost
+                        # worker, although Dask may run it elsewhere.
                         return None
         finally:
             pending.cancel()
@@ -269,3 +271,40 @@ class Cluster:
     def _lost(self, why: str) -> ClusterLost:
         self.loss = ClusterLost(self._address, why)
         return self.loss
+
+
+class Heartbeats:
+    """Reports silent workers (frozen, swapping or cut off), once each.
+
+    Parameters
+    ----------
+    last_seen : callable
+        Returns when the scheduler last heard from each worker, by its own clock.
+    log : callable
+        Shows a line to the user.
+    """
+
+    def __init__(
+        self, last_seen: Callable[[], Mapping[str, float]], log: Callable[[str], None]
+    ) -> None:
+        self._last_seen = last_seen
+        self._log = log
+        self._since: dict[str, tuple[float, float]] = {}
+        self._checked = time.monotonic()
+
+    def check(self, asked: set[str]) -> None:
+        """Call this often while waiting for the workers `asked`; it asks the scheduler rarely."""
+        now = time.monotonic()
+        if now < self._checked + _CHECK_SECONDS:
+            return
+        self._checked = now
+        for address, seen in self._last_seen().items():
+            before, since = self._since.get(address, (None, now))
+            if seen != before:
+                self._since[address] = seen, now
+            elif address in asked and now - since >= _SILENT_SECONDS:
+                self._since[address] = seen, float("inf")  # reported
+                self._log(
+                    f"waiting for the worker at {address}, silent for {now - since:.0f} s; Dask "
+                    "gives it up after distributed.scheduler.worker-ttl"
+                )

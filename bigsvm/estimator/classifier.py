@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from bigsvm.backends import Backend
 from bigsvm.config import TOLERANCE
-from bigsvm.core.labels import one_vs_rest_signs, to_label
-from bigsvm.estimator.fit import FitOptions, FitResult, fit_classes, pauses
+from bigsvm.estimator.fit import fit_classes, pauses
 from bigsvm.estimator.folds import check_calibration, cross_validated_calibration
 from bigsvm.estimator.iterates import (
     CallbackSupportMixin,
@@ -31,6 +27,7 @@ from bigsvm.estimator.iterates import (
 )
 from bigsvm.estimator.options import fit_options
 from bigsvm.estimator.out_of_core import is_store
+from bigsvm.estimator.results import as_model, set_results, warm_starts
 from bigsvm.estimator.rows import labels_to_test, rows_to_fit, rows_to_predict
 from bigsvm.estimator.stop_monitor import Progress, StopMonitor
 from bigsvm.kernels import block_of, products
@@ -69,7 +66,7 @@ class BigSVC(ClassifierMixin, BaseEstimator, CallbackSupportMixin):
         fewer support vectors. "auto" is "fw" up to 1,000 rows and "mfw" beyond. "wsvm" and "rwsvm"
         are the weighted and the re-weighted SVM: see `margin_weight` of `fit`, and `rounds`.
     schedule : {"auto", "exact", "block"}, default="auto"
-        "exact" up to 20,000 rows, "block" beyond.
+        "auto" is "exact" with `absolute_tol` up to 20,000 rows, and "block" otherwise.
     class_weight : dict or "balanced", optional
         Factors of C, as in SVC.
     intercept : float, default=0.0
@@ -135,7 +132,7 @@ class BigSVC(ClassifierMixin, BaseEstimator, CallbackSupportMixin):
         Only with `early_stopping`: accuracy, balanced_accuracy, f1 and auc by iteration; the last
         are those at the end of the training.
     algorithm_ : str
-        The algorithm used, where "auto" was asked for.
+        The algorithm used: what "auto" stood for.
     n_iter_ : (1 or n_classes,) int array
     gap_ : (1 or n_classes,) float array
         The final gap, under a gradient recomputed from the coefficients.
@@ -268,27 +265,26 @@ class BigSVC(ClassifierMixin, BaseEstimator, CallbackSupportMixin):
             n_outputs = 1 if len(classes) == 2 else len(classes)
             backend, memory = rows.backend(options, n_outputs)
             options = replace(options, memory=memory)
-            starts = self._starts(len(y), classes)
+            starts = warm_starts(self, len(y), classes)
             iterates = Iterates(backend, codes, n_outputs, options)
             early = None
             if held_out is not None:
                 early = EarlyStopping(self, iterates, held_out, codes[held_out])
-            told = SklearnCallbacks.of(self, iterates, {"X": X, "y": y})
-            others = [other for other in (early, told) if other is not None]
+            callbacks = SklearnCallbacks.of(self, iterates, {"X": X, "y": y})
+            observers = [each for each in (early, callbacks) if each is not None]
             with defer_interrupt() as interrupted:
-                every_step = self.callback is not None or told is not None
-                monitor = StopMonitor(self, began, interrupted, pauses(options, every_step), others)
-                # Of two classes, the second against the first.
-                against = [1] if n_outputs == 1 else range(n_outputs)
-                signs = [one_vs_rest_signs(codes, k) for k in against]
-                fits = fit_classes(backend, signs, options, monitor, starts)
+                every_step = self.callback is not None or callbacks is not None
+                monitor = StopMonitor(
+                    self, began, interrupted, pauses(options, every_step), observers
+                )
+                fits = fit_classes(backend, iterates.signs, options, monitor, starts)
             if early is not None:
                 fits = early.best(fits)
                 self.validation_scores_ = early.scores
             self.classes_ = classes
-            self._set_results(fits, codes, backend, options)
-            if told is not None:
-                told.end()
+            set_results(self, fits, codes, backend, options)
+            if callbacks is not None:
+                callbacks.end()
             if self.calibration is not None:
                 weights = sample_weight, margin_weight
                 given = getattr(rows, "given", X)  # as validated; a memory map as it is
@@ -392,67 +388,9 @@ class BigSVC(ClassifierMixin, BaseEstimator, CallbackSupportMixin):
             Includes the scaling of the store it was trained on, and so takes raw rows.
         """
         check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
-        about = {
-            "algorithm": self.algorithm_,
-            "C": float(self.C),
-            "iteration": int(self.n_iter_.sum()),
-            "relative_gap": float(self.relative_gap_.max()),
-            "margin": 1.0,
-            "feature_names": None if names is None else [str(name) for name in names],
-        }
-        two = len(self.classes_) == 2
-        return Model(
-            self.support_vectors_,
-            self.dual_coef_[0] if two else self.dual_coef_,
-            self.support_,
-            asdict(self._kernel),
-            tuple(to_label(label) for label in self.classes_),
-            self.scaling_,
-            about,
-            float(self.intercept_[0]) if two else tuple(self.intercept_.tolist()),
-            calibration=None if self.calibration is None else self.calibration_,
-        )
+        return as_model(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-    def _starts(self, n: int, classes: np.ndarray) -> np.ndarray | None:
-        """The coefficients of the last fit, if a warm start is possible."""
-        last: Any = getattr(self, "_alpha", None)
-        if not self.warm_start or last is None or last.shape[1] != n:
-            return None
-        return last if np.array_equal(self.classes_, classes) else None
-
-    def _set_results(
-        self, fits: list[FitResult], codes: np.ndarray, backend: Backend, options: FitOptions
-    ) -> None:
-        """Set the attributes of a fitted estimator."""
-        self._alpha = np.array([result.alpha for result in fits]) if self.warm_start else None
-        self._kernel = options.kernel
-        self.algorithm_ = options.algorithm if self.algorithm == "auto" else self.algorithm
-        coef = np.array([result.coef for result in fits])
-        self.support_ = np.flatnonzero(coef.any(axis=0))
-        self.support_vectors_ = backend.gather(self.support_)
-        self.n_support_ = np.bincount(codes[self.support_], minlength=len(self.classes_))
-        self.dual_coef_ = coef[:, self.support_]
-        self.intercept_ = options.intercept * self.dual_coef_.sum(axis=1)
-        self.n_iter_ = np.array([result.iterations for result in fits])
-        self.gap_ = np.array([result.gap for result in fits])
-        self.relative_gap_ = np.array([result.relative_gap for result in fits])
-        self.passes_ = np.array([result.passes for result in fits])
-        self.kernel_values_ = backend.kernel_values.total
-        self.status_ = [result.status for result in fits]
-        if unfinished := set(self.status_) - {"converged", "callback", "early_stopping"}:
-            warnings.warn(
-                f"the fit stopped before convergence ({', '.join(sorted(unfinished))}) at a gap of "
-                f"{self.gap_.max():.1e}, {self.relative_gap_.max():.1e} of the margin, where "
-                f"{options.stop_rule} was asked for"
-                + ("; are the features scaled?" if "max_iter" in unfinished else ""),
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        if fits[0].useless is not None:
-            warnings.warn(fits[0].useless, ConvergenceWarning, stacklevel=4)

@@ -134,8 +134,7 @@ def fit_classes(
     list of FitResult
         One for each class.
     """
-    what = (options.C, options.algorithm, options.stop_rule, options.margin, options.intercept)
-    problem = JointProblem([Problem(backend, of_class, *what) for of_class in signs])
+    problem = JointProblem(class_problems(backend, signs, options))
     if starts is None:
         state = problem.start(options.initial)
     else:
@@ -153,9 +152,17 @@ def fit_classes(
     useless = diagnose(final.classes, problem.classes, len(final.closed) == len(signs))
     statuses = ["converged" if k in final.closed else status for k in range(len(signs))]
     return [
-        _result_at(of_class, end, status, useless)
+        result_at(of_class, end, status, useless)
         for of_class, end, status in zip(problem.classes, final.classes, statuses, strict=True)
     ]
+
+
+def class_problems(
+    backend: Backend, signs: Sequence[np.ndarray], options: FitOptions
+) -> list[Problem]:
+    """The problem of each class against the rest."""
+    what = (options.C, options.algorithm, options.stop_rule, options.margin, options.intercept)
+    return [Problem(backend, of_class, *what) for of_class in signs]
 
 
 def _start_state(problem: Problem, options: FitOptions, alpha: np.ndarray) -> State:
@@ -173,7 +180,7 @@ def pauses(options: FitOptions, every_step: bool) -> Callable[[int], int]:
     return lambda iteration: (iteration // every + 1) * every
 
 
-def _result_at(problem: Problem, state: State, status: str, useless: str | None) -> FitResult:
+def result_at(problem: Problem, state: State, status: str, useless: str | None) -> FitResult:
     """The result at `state`, whose gradient was recomputed from alpha."""
     gap, _ = problem.stop_test(state, state.gradient)
     coef = problem.dual_coef(np.arange(len(state.alpha)), state.alpha) / state.quad_form

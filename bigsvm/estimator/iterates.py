@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.backends import Backend
-from bigsvm.estimator.fit import FitOptions, FitResult
+from bigsvm.core.labels import one_vs_rest_signs
+from bigsvm.estimator.fit import FitOptions, FitResult, class_problems, result_at
 from bigsvm.kernels import block_of, products
 from bigsvm.models.scores import scores_of, scores_of_classes
+from bigsvm.solvers.joint import JointState
 from bigsvm.solvers.problem import Problem
 from bigsvm.training.validation import held_out_rows
 
 if TYPE_CHECKING:
     from bigsvm.estimator.classifier import BigSVC
-    from bigsvm.solvers.joint import JointState
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:  # before scikit-learn 1.9
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Nothing."""
+        """A placeholder without methods."""
 
     def with_callbacks(method: Any) -> Any:
-        """The method, as deep in the stack as scikit-learn's."""
+        """Add the stack frame of scikit-learn's decorator, so that warnings name the caller."""
         return wraps(method)(lambda *given, **options: method(*given, **options))
 
 
@@ -71,16 +72,14 @@ class Iterates:
         self, backend: Backend, codes: np.ndarray, n_outputs: int, options: FitOptions
     ) -> None:
         self.backend, self.options = backend, options
-        self._codes = codes
-        self._positive = [1] if n_outputs == 1 else list(range(n_outputs))
+        # For two classes, the second against the first.
+        positive = [1] if n_outputs == 1 else range(n_outputs)
+        self.signs = [one_vs_rest_signs(codes, k) for k in positive]
 
     @cached_property
     def problems(self) -> list[Problem]:
         """The problem of each class against the rest; of two classes, one."""
-        o = self.options
-        what = (o.C, o.algorithm, o.stop_rule, o.margin, o.intercept)
-        signs = [np.where(self._codes == k, 1, -1).astype(np.int8) for k in self._positive]
-        return [Problem(self.backend, of_class, *what) for of_class in signs]
+        return class_problems(self.backend, self.signs, self.options)
 
     def coefficients(self, state: JointState) -> Coefficients:
         """The coefficients at an iterate."""
@@ -97,15 +96,11 @@ class Iterates:
         return [alpha.copy() for alpha, _ in _alphas(state)]
 
     def results(self, alphas: Sequence[np.ndarray], fits: Sequence[FitResult]) -> list[FitResult]:
-        """The results at other points than a fit ended at; its passes and iterations count."""
+        """The results at earlier iterates of a fit; iterations and passes are those of the fit."""
         found = []
         for problem, alpha, fit in zip(self.problems, alphas, fits, strict=True):
-            state = problem.state_at(alpha)
-            gap, _ = problem.stop_test(state, state.gradient)
-            coef = problem.dual_coef(np.arange(len(alpha)), alpha) / state.quad_form
-            share = problem.relative_gap(state)
-            how = (fit.iterations, gap, share, "early_stopping", fit.passes + 1, fit.useless)
-            found.append(FitResult(alpha, coef, *how))
+            here = result_at(problem, problem.state_at(alpha), "early_stopping", fit.useless)
+            found.append(replace(here, iterations=fit.iterations, passes=fit.passes + 1))
         return found
 
 
@@ -115,7 +110,7 @@ def _alphas(state: JointState) -> list[tuple[np.ndarray, float]]:
 
 
 class EarlyStopping:
-    """Scores iterates on held-out rows, keeps the best and says when to stop.
+    """Scores iterates on held-out rows, keeps the best, and stops a fit that no longer improves.
 
     Parameters
     ----------
@@ -140,11 +135,11 @@ class EarlyStopping:
         self.scores: list[dict[str, float]] = []
 
     def __call__(self, state: JointState) -> str | None:
-        """Score an iterate if it is time; a status if the fit is to stop."""
+        """Score an iterate every VALIDATE_EVERY iterations; a status if the fit is to stop."""
         last = self.scores[-1]["iteration"] if self.scores else 0
         if state.iteration < last + VALIDATE_EVERY:
             return None
-        score = self._scored(state.iteration, self._iterates.coefficients(state))
+        score = self._score(state.iteration, self._iterates.coefficients(state))
         if self._best is None or score > self._best[0]:
             self._best = score, self._iterates.alphas(state)
         values = [line[self._metric] for line in self.scores]
@@ -156,12 +151,12 @@ class EarlyStopping:
         coef = np.array([fit.coef for fit in fits])
         index = np.flatnonzero(coef.any(axis=0))
         iteration = sum(fit.iterations for fit in fits)
-        score = self._scored(iteration, Coefficients(index, coef[:, index]))
+        score = self._score(iteration, Coefficients(index, coef[:, index]))
         if self._best is None or score >= self._best[0]:
             return fits
         return self._iterates.results(self._best[1], fits)
 
-    def _scored(self, iteration: int, coef: Coefficients) -> float:
+    def _score(self, iteration: int, coef: Coefficients) -> float:
         options, backend = self._iterates.options, self._iterates.backend
         shifts = options.intercept * coef.values.sum(axis=1)
         decision = np.repeat(shifts[:, None], len(self._rows), axis=1)
@@ -177,7 +172,7 @@ class EarlyStopping:
 
 
 class SklearnCallbacks:
-    """Tells the callbacks of scikit-learn (`set_callbacks`, 1.9 and later) of every iterate.
+    """Calls the callbacks of scikit-learn 1.9 and later (`set_callbacks`) at every iterate.
 
     Parameters
     ----------
@@ -200,19 +195,19 @@ class SklearnCallbacks:
     def of(
         cls, estimator: BigSVC, iterates: Iterates, data: dict[str, Any]
     ) -> SklearnCallbacks | None:
-        """Those of an estimator, if scikit-learn has them and there are any."""
+        """The callbacks of an estimator; None if it has none, or scikit-learn is too old."""
         if not getattr(estimator, "_skl_callbacks", None):
             return None
         return cls(estimator, estimator._init_callback_context(max_subtasks=None), iterates, data)
 
     def end(self) -> None:
-        """The fit has ended; its attributes are set."""
+        """Call the callbacks at the end of the fit, once its attributes are set."""
         self._context.call_on_fit_task_end(
             estimator=self._estimator, **self._data, reconstruction_attributes={}
         )
 
     def __call__(self, state: JointState) -> str | None:
-        """One task; "callback" if one of the callbacks asks to stop."""
+        """Call the callbacks at an iterate; "callback" if one of them asks to stop."""
 
         def attributes() -> dict[str, Any]:  # only if a callback takes the fitted estimator
             found = self._iterates.coefficients(state)
@@ -230,7 +225,7 @@ class SklearnCallbacks:
 def rows_to_hold_out(
     estimator: BigSVC, classes: np.ndarray, codes: np.ndarray
 ) -> np.ndarray | None:
-    """The rows that `early_stopping` takes from the training, if it does."""
+    """The rows that `early_stopping` holds out of the training; None without it."""
     metric = estimator.early_stopping
     if metric is False:
         return None
@@ -240,7 +235,7 @@ def rows_to_hold_out(
     if not isinstance(fraction, float) or not 0 < fraction < 1:
         raise ValueError(f"validation_fraction={fraction!r}: must be a number between 0 and 1")
     if estimator.algorithm == "rwsvm":
-        raise ValueError("early_stopping: the algorithm rwsvm is not for it; choose another")
+        raise ValueError("early_stopping: is not supported by the algorithm rwsvm; choose another")
     seed = 0 if estimator.random_state is None else estimator.random_state
     if not isinstance(seed, int | np.integer):
         seed = int(seed.randint(2**31))

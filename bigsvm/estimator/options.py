@@ -75,9 +75,9 @@ def fit_options(
     initial = 0
     if estimator.random_state is not None:
         initial = int(check_random_state(estimator.random_state).randint(n))
-    rate = _rate(estimator, rows, sample_weight)
+    gamma = _gamma(estimator, rows, sample_weight)
     return FitOptions(
-        Kernel(estimator.kernel, rate, float(estimator.coef0), int(estimator.degree)),
+        Kernel(estimator.kernel, gamma, float(estimator.coef0), int(estimator.degree)),
         C,
         "mfw" if algorithm == "mfw" else "fw",
         schedule,
@@ -159,8 +159,9 @@ def check_parameters(estimator: BigSVC) -> None:
     _check_number(estimator, "C", Real, lambda v: 0 < v < np.inf, "a number above 0")
     _check_number(estimator, "tol", Real, lambda v: 0 < v < 1, "a number above 0 and below 1")
     if estimator.absolute_tol is not None:
-        fits = lambda v: 0 < v < np.inf  # noqa: E731
-        _check_number(estimator, "absolute_tol", Real, fits, "a number above 0, or None")
+        _check_number(
+            estimator, "absolute_tol", Real, lambda v: 0 < v < np.inf, "a number above 0, or None"
+        )
         if estimator.tol != TOLERANCE:
             raise ValueError("set tol (relative to the margin) or absolute_tol, not both")
     _check_number(estimator, "intercept", Real, lambda v: 0 <= v < np.inf, "a number, 0 or more")
@@ -180,25 +181,26 @@ def check_parameters(estimator: BigSVC) -> None:
 
 
 def _check_number(
-    estimator: BigSVC, name: str, kind: type, valid: Callable[[Any], Any], words: str
+    estimator: BigSVC, name: str, kind: type, valid: Callable[[Any], Any], requirement: str
 ) -> None:
     value = getattr(estimator, name)
     if not isinstance(value, kind) or not valid(value):
-        raise ValueError(f"{name}={value!r}: must be {words}")
+        raise ValueError(f"{name}={value!r}: must be {requirement}")
 
 
-def _rate(estimator: BigSVC, rows: Rows, sample_weight: np.ndarray | None) -> float:
-    """gamma, however it was specified."""
+def _gamma(estimator: BigSVC, rows: Rows, sample_weight: np.ndarray | None) -> float:
+    """The gamma of the kernel, from `sigma` or `gamma`."""
     if estimator.sigma is not None:
         if estimator.kernel not in ("rbf", "laplacian"):
             raise ValueError(
                 f"sigma: applies to rbf and laplacian kernels, not to {estimator.kernel}"
             )
         # Outside of this range, gamma would not fit into float32.
-        fits = lambda v: 1e-15 <= v <= 1e15  # noqa: E731
-        _check_number(estimator, "sigma", Real, fits, "a number from 1e-15 to 1e15")
-        rate = estimator.sigma if estimator.kernel == "laplacian" else 2 * estimator.sigma**2
-        return 1 / rate
+        _check_number(
+            estimator, "sigma", Real, lambda v: 1e-15 <= v <= 1e15, "a number from 1e-15 to 1e15"
+        )
+        laplacian = estimator.kernel == "laplacian"
+        return 1 / (estimator.sigma if laplacian else 2 * estimator.sigma**2)
     if isinstance(estimator.gamma, str) and estimator.gamma in ("scale", "auto"):
         variance = rows.variance(sample_weight) if estimator.gamma == "scale" else 1.0
         return scale_gamma(rows.shape[1], variance)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numba
 import numpy as np
+import psutil
+from scipy import sparse
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from bigsvm.backends import Backend
@@ -16,9 +18,9 @@ from bigsvm.backends.local import LocalBackend
 from bigsvm.backends.memory import plan_memory
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import classes_array, to_label
+from bigsvm.core.messages import SPARSE_ADVICE
 from bigsvm.core.scaling import effective_scaling
 from bigsvm.core.variance import VarianceAccumulator
-from bigsvm.estimator.dense import dense_rows
 from bigsvm.estimator.fit import FitOptions
 from bigsvm.estimator.out_of_core import (
     is_out_of_core,
@@ -55,6 +57,40 @@ class Rows(Protocol):
 
     def chunks(self) -> Iterator[tuple[int, np.ndarray]]:
         """All rows in order, in chunks: the index of the first row, and the rows as float32."""
+
+
+def dense_rows(X: Any, start: int = 0) -> np.ndarray:
+    """Convert to float32; a ValueError where rows do not fit into memory or into float32.
+
+    Parameters
+    ----------
+    X : (n, d) array or sparse array
+    start : int
+        The index of the first row, for messages.
+
+    Returns
+    -------
+    (n, d) float32 array
+        In C order; X itself if possible.
+    """
+    if sparse.issparse(X):
+        # Twice, because the kernels keep a copy in their own memory layout.
+        needed, free = 2 * 4 * X.shape[0] * X.shape[1], psutil.virtual_memory().available
+        if needed > free:
+            raise ValueError(
+                f"X is sparse, and dense it would take {needed / 2**30:.1f} GiB where "
+                f"{free / 2**30:.1f} are free; BigSVC computes on dense rows: {SPARSE_ADVICE}"
+            )
+    with np.errstate(over="ignore"):
+        if sparse.issparse(X):
+            X = X.astype(np.float32).toarray()  # in this order: dense in float64 takes twice that
+        rows = np.ascontiguousarray(X, np.float32)
+    if not np.isfinite(rows).all():
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        raise ValueError(
+            f"X[{start + row}, {column}] is not finite, or too large for float32; scale the data"
+        )
+    return rows
 
 
 class InMemoryRows:

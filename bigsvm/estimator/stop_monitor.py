@@ -12,12 +12,12 @@ from pydantic import Field
 
 from bigsvm.config import Duration
 from bigsvm.estimator.options import validate_parameter
+from bigsvm.solvers.joint import JointState
+from bigsvm.solvers.schedule import Event, Pause
 from bigsvm.solvers.solve import Monitor
 
 if TYPE_CHECKING:
     from bigsvm.estimator.classifier import BigSVC
-    from bigsvm.solvers.joint import JointState
-    from bigsvm.solvers.schedule import Event, Pause
 
 SECONDS_BETWEEN_LINES = 1.0
 
@@ -59,7 +59,7 @@ class StopMonitor(Monitor):
         Returns whether Ctrl-C was pressed.
     pause : callable
         See `Monitor.next_pause`.
-    others : sequence of callables
+    observers : sequence of callables
         Called with every new iterate; a status that one returns ends the fit.
     """
 
@@ -69,10 +69,10 @@ class StopMonitor(Monitor):
         began: float,
         interrupted: Callable[[], bool],
         pause: Pause,
-        others: Sequence[Callable[[JointState], str | None]] = (),
+        observers: Sequence[Callable[[JointState], str | None]] = (),
     ) -> None:
         self._estimator, self._began, self._interrupted = estimator, began, interrupted
-        self._pause, self._others = pause, others
+        self._pause, self._observers = pause, observers
         self._deadline = np.inf
         if estimator.time_limit is not None:
             self._deadline = began + validate_parameter(
@@ -93,14 +93,14 @@ class StopMonitor(Monitor):
                 f"[BigSVC] iteration {state.iteration:,}, gap {state.gap:.2e}, "
                 f"{state.relative_gap:.1e} of the margin"
             )
-        if event.what == "begin":  # with however little time, a fit takes a step
+        if event.what == "begin":  # a fit takes at least one step, however short the time limit
             return None
         if event.what != "steps" and state.iteration > self._shown_at:
             self._shown_at = state.iteration
             if estimator.callback is not None and estimator.callback(self._progress(state)):
                 return "callback"
-            for other in self._others:
-                if status := other(state):
+            for observer in self._observers:
+                if status := observer(state):
                     return status
         if self._interrupted():
             return "interrupted"

@@ -1,4 +1,4 @@
-"""Probabilities of decision values: Platt's sigmoid or isotonic regression, one for each output."""
+"""Probabilities from decision values: Platt's sigmoid or isotonic regression, one per output."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Calibration:
             made = tuple(Isotonic(*np.array(output, np.float64)) for output in outputs)
             valid = all(_is_isotonic(*output) for output in made)
         if not valid:
-            raise ValueError("its calibration is not one from decision values to probabilities")
+            raise ValueError("its calibration does not map decision values to probabilities")
         return cls(method, made, dict(content["about"]))
 
 
@@ -171,7 +171,7 @@ def fit_sigmoid(decision: np.ndarray, positive: np.ndarray, weight: np.ndarray) 
                 break
             size /= 2
         else:
-            break  # rounding has left nothing to gain
+            break  # no step improves the loss beyond rounding
         (slope, offset), loss = tried, loss_there
     return Sigmoid(float(slope / unit), float(offset))
 
@@ -209,7 +209,7 @@ def _log_loss(z: np.ndarray, target: np.ndarray, weight: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Reliability:
-    """How far probabilities can be trusted: the content of calibration.json.
+    """How reliable probabilities are: the content of calibration.json.
 
     Attributes
     ----------
@@ -221,8 +221,8 @@ class Reliability:
     expected_calibration_error : float
         The mean distance between probability and share over the bins, weighted by their rows.
     curve : list of dict
-        For each of ten equal bins that has rows: `rows`, their mean `probability` and the `share`
-        that is of the class. Of two classes this is the second; of more, the most probable one.
+        For each non-empty bin of ten equal ones: `rows`, their mean `probability` and the `share`
+        of them in the class. For two classes that is the second; for more, the most probable.
     """
 
     rows: int

@@ -1,7 +1,7 @@
 """Decision values in float64, as other programs compute them from an exported model.
 
 `bigsvm.kernels` rounds every kernel value to float32, for speed. Here only the constants are
-rounded, to the same values as there: these are the values that the others approximate.
+rounded, to the same values as there: this is what the other programs compute.
 """
 
 import math

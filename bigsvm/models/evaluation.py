@@ -1,4 +1,4 @@
-"""Scores the snapshots of a run on a test set."""
+"""The scores of a run's snapshots on a test set."""
 
 import csv
 import json
@@ -15,10 +15,16 @@ from bigsvm.core.labels import Classes
 from bigsvm.core.progress import Progress, no_progress
 from bigsvm.files.atomic import atomic_write
 from bigsvm.models.calibration import Calibration, Reliability, reliability_of
-from bigsvm.models.curves import Curves, curves_of
 from bigsvm.models.final_scores import Majority, majority_of
 from bigsvm.models.model import Model, load_model
-from bigsvm.models.scores import Scores, confusion_of, scores_of, scores_of_classes
+from bigsvm.models.scores import (
+    Curves,
+    Scores,
+    confusion_of,
+    curves_of,
+    scores_of,
+    scores_of_classes,
+)
 from bigsvm.models.scoring import (
     Scorer,
     Spec,
@@ -77,10 +83,10 @@ class Row(Scores):
             + "".join(shown)
             + f"{self.n_support:>11,}"
             + ("          -" if self.n_working is None else f"{self.n_working:>11,}")
-            + self._beside()
+            + self._at_zero()
         )
 
-    def _beside(self) -> str:
+    def _at_zero(self) -> str:
         """The scores at threshold 0, if the model has another one."""
         if self.at_zero is None:
             return ""

@@ -29,7 +29,7 @@ class Majority(NamedTuple):
         if accuracy > self.share:
             return None
         baseline = f"always predicting {self.label!r}, which is right in {100 * self.share:.2f} %"
-        if balanced_accuracy > FINDS_BOTH:  # as one with balanced classes is
+        if balanced_accuracy > FINDS_BOTH:  # as a model trained with balanced classes does
             return (
                 f"no better than {baseline}, by accuracy; it finds other classes, too: judge it by "
                 "balanced accuracy and AUC"

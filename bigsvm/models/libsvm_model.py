@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from bigsvm.core.scaling import effective_scaling
 from bigsvm.files.atomic import atomic_write
 from bigsvm.kernels import Kernel
 from bigsvm.models.double_precision import as_computed
-
-if TYPE_CHECKING:
-    from bigsvm.models.model import Model
+from bigsvm.models.model import Model
 
 KERNELS = {"rbf": "rbf", "linear": "linear", "poly": "polynomial"}
 _INT_32 = range(-(2**31), 2**31)

@@ -1,15 +1,13 @@
 """Rows with named columns: data frames and Arrow tables."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.messages import quoted, quoted_list
-
-if TYPE_CHECKING:
-    from bigsvm.tables.encoding import Encoding
+from bigsvm.tables.encoding import Encoding
 
 
 def column_names(X: Any) -> list[str] | None:
@@ -26,7 +24,7 @@ def column_names(X: Any) -> list[str] | None:
     return found if found and all(isinstance(name, str) for name in found) else None
 
 
-def as_rows(X: Any, names: Sequence[str] | None, encoding: "Encoding | None" = None) -> np.ndarray:
+def as_rows(X: Any, names: Sequence[str] | None, encoding: Encoding | None = None) -> np.ndarray:
     """The rows as an array whose columns are `names`, in that order.
 
     Columns are matched by name if both the rows and the model have names: missing ones are an
@@ -46,14 +44,14 @@ def as_rows(X: Any, names: Sequence[str] | None, encoding: "Encoding | None" = N
     """
     ours = column_names(X)
     if ours is not None and encoding is not None:
-        return _encoded(X, ours, encoding)
+        return _encode(X, ours, encoding)
     if ours is None or not names:
         return np.asarray(X)
     check_names(ours, names, "the rows")
     return np.asarray(X.select(names) if hasattr(X, "select") else X[list(names)])
 
 
-def _encoded(X: Any, ours: list[str], encoding: "Encoding") -> np.ndarray:
+def _encode(X: Any, ours: list[str], encoding: Encoding) -> np.ndarray:
     import pyarrow as pa
 
     check_names(ours, encoding.names, "the rows")

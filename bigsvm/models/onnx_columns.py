@@ -1,7 +1,7 @@
-"""The columns of a table as the inputs of an ONNX graph: text, gaps and all, encoded inside.
+"""The columns of a table as inputs of an ONNX graph, which encodes text and missing values.
 
-What `predict` refuses, ONNX Runtime refuses too: a missing value or an unknown category without a
-rule for it becomes an index beyond the end of a table.
+ONNX Runtime rejects what `predict` rejects: a missing value or unknown category without a
+rule in the encoding becomes an index beyond the end of a lookup table.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.messages import quoted
+from bigsvm.readers.chosen_columns import MISSING
 from bigsvm.tables.encoding import MISSING_CATEGORY, Column, Encoding
 
 if TYPE_CHECKING:
@@ -96,10 +97,8 @@ def _numbers(column: Column, name: str) -> tuple[list[Any], list[Any], list[str]
 def _indicators(
     column: Column, encoding: Encoding, name: str
 ) -> tuple[list[Any], list[Any], list[str]]:
-    """The same of a column of categories: their places, then rows of a table of indicators."""
+    """The same for a column of categories: their positions, then rows of a table of indicators."""
     from onnx import TensorProto, helper, numpy_helper
-
-    from bigsvm.readers.chosen_columns import MISSING
 
     width = len(column.categories)
     none_of_them, refused = width, width + 1  # the last row of the table, and beyond it

@@ -17,14 +17,14 @@ from bigsvm.core.labels import classes_array
 from bigsvm.core.scaling import Scaling
 from bigsvm.core.version import __version__
 from bigsvm.kernels import Kernel
+from bigsvm.models.calibration import Calibration
 from bigsvm.models.double_precision import LARGEST_EXPONENT, as_computed
+from bigsvm.models.model import Model
 from bigsvm.models.onnx_columns import take_columns
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from bigsvm.models.calibration import Calibration
-    from bigsvm.models.model import Model
 
 # Opset 17 is from 2022, as is ONNX Runtime 1.12, the first that takes it.
 OPSET, IR_VERSION = 17, 8

@@ -9,8 +9,8 @@ from typing import Any
 
 from bigsvm.files.atomic import atomic_write
 from bigsvm.models.calibration import BINS, Reliability
-from bigsvm.models.curves import Curves
 from bigsvm.models.evaluation import Row
+from bigsvm.models.scores import Curves
 
 # The colours of Okabe and Ito, for colour-blind readers (without yellow, which is too faint on
 # white). The lengths of the three lists have no common divisor: 280 combinations.
@@ -54,7 +54,7 @@ def plot_evolution(path: Path, runs: Mapping[str, Evolution], title: str | None 
             "marker": MARKERS[place % len(MARKERS)],
             "linestyle": LINES[place % len(LINES)],
             # Runs mark different points, so that coinciding lines stay visible.
-            "markevery": _marked(len(run.rows), place, len(runs)),
+            "markevery": _marked_points(len(run.rows), place, len(runs)),
             "markersize": 5,
             "markerfacecolor": "white",
             "markeredgewidth": 1.2,
@@ -106,7 +106,7 @@ def accuracy_range(percentages: Sequence[float]) -> tuple[float, float]:
     return max(0.0, low - margin), min(100.0, high + margin)
 
 
-def _marked(points: int, place: int, runs: int) -> tuple[int, int]:
+def _marked_points(points: int, place: int, runs: int) -> tuple[int, int]:
     """The first and the step of the points that get a marker."""
     step = max(1, -(-points // MARKED_POINTS))
     return place * step // runs, step
@@ -163,7 +163,7 @@ def plot_curves(path: Path, curves: Curves, threshold: float, positive: str, bas
 
 
 def plot_calibration(path: Path, found: Reliability, of: str) -> None:
-    """Plot how often what was said with a probability came true, and how often it was said.
+    """Plot the calibration curve above a histogram of the predicted probabilities.
 
     Parameters
     ----------
@@ -171,23 +171,23 @@ def plot_calibration(path: Path, found: Reliability, of: str) -> None:
         A PNG file.
     found : Reliability
     of : str
-        The class that the probabilities are of.
+        What the probabilities are of: a class, or the most probable class.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.8, 5.6), layout="constrained")
     curve, counts = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    said = [part["probability"] for part in found.curve]
+    predicted = [part["probability"] for part in found.curve]
     curve.plot([0, 1], [0, 1], color="0.7", linestyle=":", label="perfect")
-    curve.plot(said, [part["share"] for part in found.curve], color=COLOURS[0], marker="o")
-    curve.set(xlim=(0, 1), ylim=(0, 1.02), ylabel="Share of the rows that is of it")
+    curve.plot(predicted, [part["share"] for part in found.curve], color=COLOURS[0], marker="o")
+    curve.set(xlim=(0, 1), ylim=(0, 1.02), ylabel="Share of these rows in the class")
     curve.set_title(
         f"Calibration: Brier score {found.brier_score:.4f}, "
         f"error {100 * found.expected_calibration_error:.2f} %",
         fontsize="medium",
     )
     curve.legend(loc="upper left", frameon=False)
-    places = [(min(int(p * BINS), BINS - 1) + 0.5) / BINS for p in said]
+    places = [(min(int(p * BINS), BINS - 1) + 0.5) / BINS for p in predicted]
     counts.bar(places, [part["rows"] for part in found.curve], 0.9 / BINS, color=COLOURS[0])
     counts.set(xlabel=plain_text(f"Probability of {of}"), ylabel="Rows", yscale="log")
     counts.set_ylim(bottom=0.8)

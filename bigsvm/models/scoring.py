@@ -222,7 +222,7 @@ def scaling_mismatch(model: Trained, dataset: Dataset) -> UserError:
     if (
         ours
         and theirs
-        and _named(ours) == _named(theirs)
+        and _describe(ours) == _describe(theirs)
         and ours.offset.shape == theirs.offset.shape
     ):
         differs = (ours.offset != theirs.offset) | (ours.scale != theirs.scale)
@@ -232,12 +232,12 @@ def scaling_mismatch(model: Trained, dataset: Dataset) -> UserError:
             f"against {ours.offset[k]:.9g}, {ours.scale[k]:.9g})"
         )
     return UserError(
-        f"{dataset.path}: its scaling, {_named(theirs)}, is not that of the model, "
-        f"{_named(ours)}{detail}; use data prepared together with the model's training data"
+        f"{dataset.path}: its scaling, {_describe(theirs)}, is not that of the model, "
+        f"{_describe(ours)}{detail}; use data prepared together with the model's training data"
     )
 
 
-def _named(scaling: Scaling | None) -> str:
+def _describe(scaling: Scaling | None) -> str:
     if scaling is None:
         return "none"
     return scaling.kind + ("" if scaling.clip is None else f" clipped to {scaling.clip:g}")

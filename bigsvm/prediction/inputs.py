@@ -32,7 +32,7 @@ from bigsvm.terminal.logs import LOGGER
 
 @dataclass(frozen=True)
 class Preparation:
-    """What was done to training data, and what it came to; see `bigsvm.models.scoring.Trained`."""
+    """How training data was prepared; see `bigsvm.models.scoring.Trained`."""
 
     classes: Classes
     n_features: int
@@ -90,7 +90,7 @@ def open_source(
     stack : ExitStack
         Closes the input.
     needs_labels : bool
-        A file without labels is refused.
+        A file without labels is an error.
 
     Returns
     -------
@@ -227,7 +227,7 @@ def _chunks_of_file(
     model: Model | Preparation,
     hint: str = "",
 ) -> Iterator[LabelledChunk]:
-    """Yield the rows; `hint` is added to a complaint about a label."""
+    """Yield the rows; `hint` is appended to an error about a label."""
     start, codes = 0, None
     for batch in reader.batches():
         if options.with_labels:

@@ -16,7 +16,7 @@ WITH_COLUMNS = (".csv", ".parquet")
 
 
 def check_kept(names: Sequence[str], out: Path, taken: Sequence[str]) -> None:
-    """Refuse columns that the output has no place for; `taken` are the names of its own."""
+    """Reject columns that the output has no place for; `taken` are the names of its own."""
     if names and str(out) != "-" and out.suffix.lower() not in WITH_COLUMNS:
         raise UserError(f"--keep {names[0]}: {out} has no columns; write *.csv or *.parquet")
     for k, name in enumerate(names):
@@ -68,7 +68,7 @@ class KeptColumns:
         return pa.Table.from_batches(found)
 
     def check_end(self) -> None:
-        """Refuse rows that are left: then they were not the same ones."""
+        """Raise a UserError if rows are left: the file has changed between the two readings."""
         if self._left is not None or next(self._batches, None) is not None:
             raise self._other_rows()
 

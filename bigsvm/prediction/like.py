@@ -81,8 +81,7 @@ def prepared_test_set(
 ) -> Iterator[Path]:
     """A store of raw test files for the models of a run, or for one model, while the block lasts.
 
-    A second process that evaluates the same in this way is refused; what a killed one has left is
-    removed.
+    Only one process at a time may do this for a run; what a killed one has left behind is removed.
     """
     beside, models = trained, [trained]
     if trained.is_dir():

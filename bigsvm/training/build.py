@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from bigsvm.kernels import Kernel, warm_up
 from bigsvm.preparation.data_sets import absolute_spec, with_absolute_paths
 from bigsvm.solvers.block import largest_hot_set
 from bigsvm.solvers.column_cache import space_for_columns
-from bigsvm.solvers.joint import JointProblem
+from bigsvm.solvers.joint import JointProblem, JointState
 from bigsvm.solvers.problem import Problem
 from bigsvm.solvers.reweight import Reweighting
 from bigsvm.solvers.schedule import BlockSchedule, ExactSchedule, Schedule
@@ -31,7 +32,6 @@ from bigsvm.solvers.solve import Task
 from bigsvm.stores.fingerprint import finite_chunks, verified_fingerprint
 from bigsvm.stores.store import Dataset
 from bigsvm.training.checkpoint import Checkpoints, check_same_problem
-from bigsvm.training.finished import check_unfinished
 from bigsvm.training.loop import Session, Training
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.snapshots import SnapshotWriter
@@ -273,3 +273,42 @@ def _problem(
         space = space_for_columns(memory.solver, dataset.n)
         return problem, ExactSchedule(problem, space, limit)
     return problem, BlockSchedule(problem, kernel, memory.solver, solver.hot_set, limit)
+
+
+class AlreadyFinished(Exception):
+    """The run has nothing left to do; `summary` says how it ended."""
+
+    def __init__(self, summary: dict[str, Any]) -> None:
+        super().__init__(summary["status"])
+        self.summary = summary
+
+
+def check_unfinished(
+    run_dir: RunDir, state: JointState, solver: SolverConfig, rounds: int, stops: bool
+) -> None:
+    """Raise `AlreadyFinished` if no work is left at `state`, the newest checkpoint of a run.
+
+    A converged run has work left only under a smaller tolerance or with more rounds; one that
+    reached max_iterations only under a larger limit; one that stopped early only if its validation
+    scores would not stop it now (`stops`).
+    """
+    summary: Any = None
+    with suppress(OSError, ValueError):  # none, or a torn one: the run had not ended
+        summary = json.loads(run_dir.summary.read_text())
+    if not isinstance(summary, dict) or not run_dir.model.exists():
+        return
+    if stops and summary.get("status") == "stopped_early":
+        raise AlreadyFinished(summary)
+    if summary.get("iterations") != state.iteration or summary.get("round", 1) < rounds:
+        return
+    converged = summary.get("status") == "converged" and _is_converged(summary, solver)
+    exhausted = summary.get("status") == "max_iterations" and state.reached(solver.max_iterations)
+    if converged or exhausted:
+        raise AlreadyFinished(summary)
+
+
+def _is_converged(summary: dict[str, Any], solver: SolverConfig) -> bool:
+    """Whether the gap recomputed at the end satisfies the current stop rule."""
+    rule = solver.stop_rule
+    gap = summary.get("true_gap" if rule.absolute else "true_relative_gap")
+    return isinstance(gap, int | float) and gap <= (rule.absolute or rule.relative)

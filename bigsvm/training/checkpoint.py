@@ -67,7 +67,7 @@ class Checkpoints:
     def save(self, state: JointState, seconds: float, kernel_values: int = 0) -> None:
         """Write a checkpoint, then delete old ones.
 
-        A state with an overflow is not saved: it cannot be resumed, the config must change.
+        A state that has overflowed is not saved: it cannot be resumed under this config.
         """
         if not all(_is_finite(of_class.gradient) for of_class in state.classes):
             return
@@ -156,7 +156,9 @@ def check_same_run(
     keys = [
         key for key in sorted(found.keys() | wanted.keys()) if found.get(key) != wanted.get(key)
     ]
-    differing = [_was(key, found.get(key), wanted.get(key)) for key in keys if key not in _DIGESTS]
+    differing = [
+        _change(key, found.get(key), wanted.get(key)) for key in keys if key not in _DIGESTS
+    ]
     for key in (key for key in keys if key in _DIGESTS):
         differing += _changed_options(folder, key, settings or {})
     if differing:
@@ -184,10 +186,10 @@ def _changed_options(folder: Path, digest: str, settings: dict[str, Any]) -> lis
         return [f"the {what} of {name}{where} changed"]
     # The default path of a store follows from these.
     causes = [key for key in changed if key.startswith(("data.source", "data.prepare."))]
-    return [_was(key, was.get(key), now.get(key)) for key in causes or changed]
+    return [_change(key, was.get(key), now.get(key)) for key in causes or changed]
 
 
-def _was(key: str, before: Any, now: Any) -> str:
+def _change(key: str, before: Any, now: Any) -> str:
     return f"{key} was {_short(before)} and is now {_short(now)}"
 
 
@@ -200,7 +202,7 @@ def check_same_problem(state: JointState, problem: JointProblem, folder: Path) -
     )
     if not same:
         raise UserError(
-            f"{folder}: the newest checkpoint claims to be of this problem, but is not; "
+            f"{folder}: the newest checkpoint does not match this problem; "
             "remove it, or use --fresh to start over"
         )
 
@@ -244,22 +246,22 @@ def _read(path: Path) -> Checkpoint:
 
 def _check_content(path: Path, state: JointState, about: dict[str, Any]) -> None:
     """Reject values that no run can have written: the checksum only proves a file undamaged."""
-    what = _mistake_in_number("passes", state.passes, int)
-    what = what or _mistake_in_number("seconds", about["seconds"], float)
-    what = what or _mistake_in_number("kernel_values", about.get("kernel_values", 0), int)
+    what = _check_number("passes", state.passes, int)
+    what = what or _check_number("seconds", about["seconds"], float)
+    what = what or _check_number("kernel_values", about.get("kernel_values", 0), int)
     for of_class in state.classes:
-        what = what or _mistake(of_class)
+        what = what or _check_state(of_class)
     if what is not None:
-        raise UserError(f"{path}: is sealed, but not the state of a run ({what})")
+        raise UserError(f"{path}: is undamaged, but not the state of a run ({what})")
 
 
-def _mistake(state: State) -> str | None:
-    """What is impossible about a state, if anything."""
+def _check_state(state: State) -> str | None:
+    """What makes a state impossible; None if it is valid."""
     for name, kind in get_type_hints(State).items():
         value = getattr(state, name)
         if name not in ARRAYS and not (value is None and type(None) in get_args(kind)):
             whole = kind is int
-            if what := _mistake_in_number(name, value, int if whole else float):
+            if what := _check_number(name, value, int if whole else float):
                 return what
     total = 0.0
     for some in pieces(len(state.alpha)):
@@ -284,8 +286,8 @@ def _is_finite(values: np.ndarray) -> bool:
     return all(np.isfinite(values[some]).all() for some in pieces(len(values)))
 
 
-def _mistake_in_number(name: str, value: Any, kind: type[int] | type[float]) -> str | None:
-    """Numbers in a state are never negative; the gap is infinite while unknown."""
+def _check_number(name: str, value: Any, kind: type[int] | type[float]) -> str | None:
+    """What is wrong with a number of a state, if anything; an unknown gap is infinite."""
     right = isinstance(value, int | kind) and not isinstance(value, bool) and value >= 0
     return None if right and (kind is float or value < 2**62) else f"{name} is {str(value)[:40]}"
 

@@ -20,7 +20,7 @@ SECONDS_BETWEEN_STEPS = 30.0  # the same, between two passes
 LIVE_SECONDS = 1.0
 Left = tuple[float, float]  # the fewest and the most seconds
 _MOST_REPORTS = 400
-_FORECASTS = 5  # the fewest that can be said to agree
+_FORECASTS = 5  # the fewest whose agreement means something
 _SOON = 10.0
 
 
@@ -75,7 +75,7 @@ class Display(Protocol):
     def steps(self, iteration: int, report_now: Callable[[], Report]) -> None:
         """Show the steps since the last pass, now and then.
 
-        Gaps are those of that pass. To count the patterns for a report takes time.
+        Gaps are those of that pass. `report_now` is called only if a report is shown: it is costly.
         """
 
     def log(self, message: str) -> None:
@@ -83,35 +83,35 @@ class Display(Protocol):
 
 
 @dataclass
-class _Past:
-    """A report of the past: when it was, and what it came to."""
+class _Earlier:
+    """An earlier report, and the forecast that was made then."""
 
     time: float
     iteration: int
     log_gap: float
-    end: float = math.inf  # the time of the end, as forecast then
+    end: float = math.inf  # the forecast time of the end
 
 
 class TimeLeft:
     """Estimates the time until the first stop condition: iterations, time limit or gap.
 
     The gap falls about exponentially, with jumps: a line is fitted to its logarithm over the latter
-    half of the time. Such forecasts may be far off, so what is told is the range of those made over
-    that half, or nothing where they disagree.
+    half of the time. Such forecasts may be far off, so the range of those made over that half is
+    shown, or nothing if they disagree.
     """
 
     def __init__(self, stop_rule: StopRule, max_iterations: int, time_limit: float | None) -> None:
         self._stop_rule = stop_rule
         self._max_iterations = max_iterations
         self._deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-        self._past: list[_Past] = []
+        self._past: list[_Earlier] = []
         self.rate = 0.0
 
     def update(self, report: Report) -> Left | None:
         """The fewest and the most seconds left; None while there is no estimate."""
         gap = report.gap if self._stop_rule.absolute else report.relative_gap
         log_gap = math.log(min(max(gap, 1e-300), 1e300))
-        now = _Past(time.monotonic(), report.iteration, log_gap)
+        now = _Earlier(time.monotonic(), report.iteration, log_gap)
         if len(self._past) >= _MOST_REPORTS:
             del self._past[1::2]  # sparser, but as long
         self._past.append(now)
@@ -128,7 +128,7 @@ class TimeLeft:
         limit = self._deadline - now.time
         return (0.0, max(0.0, limit)) if math.isfinite(limit) else None
 
-    def _forecast(self, recent: list[_Past]) -> float:
+    def _forecast(self, recent: list[_Earlier]) -> float:
         """The time of the end."""
         first, now = recent[0], recent[-1]
         if now.time <= first.time:
@@ -208,7 +208,7 @@ class _LogDisplay:
 
 
 class _LiveDisplay:
-    """A line that is refreshed by a thread of its own, so that it never stands still."""
+    """A line that a thread of its own refreshes, so that the clock runs during long passes."""
 
     def __init__(self, time_left: TimeLeft) -> None:
         from rich.console import Console

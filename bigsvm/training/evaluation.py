@@ -11,7 +11,6 @@ import numpy as np
 from bigsvm.core.errors import TrainerGone, UserError
 from bigsvm.core.progress import Progress, no_progress
 from bigsvm.core.yaml_dialect import read_yaml
-from bigsvm.models.curves import write_curves
 from bigsvm.models.evaluation import (
     HEADING,
     Confusion,
@@ -23,12 +22,13 @@ from bigsvm.models.evaluation import (
 )
 from bigsvm.models.model import Model, load_model
 from bigsvm.models.plots import Evolution, plot_calibration, plot_curves, plot_evolution
+from bigsvm.models.scores import write_curves
 from bigsvm.models.scoring import Spec
 from bigsvm.terminal import logs
 from bigsvm.terminal.progress import show_progress
 from bigsvm.training.run_dir import RunDir
 
-OVER = (
+ENDED = (
     "converged",
     "max_iterations",
     "time_limit",
@@ -85,7 +85,7 @@ class RunEvaluation:
         except (OSError, UserError):
             if all(path.exists() for path in paths):
                 raise
-            return []  # the run is just being started over
+            return []  # the run is being started over
         self._rows.update((row.iteration, row) for row in rows)
         write_csv(self.folder / "evaluation.csv", self.rows)
         if self.confusion is not None:
@@ -166,7 +166,6 @@ class RunEvaluation:
 
     def trainer_is_gone(self) -> bool:
         """Whether there has been no sign of a trainer for a while."""
-
         run_dir = RunDir(self.folder)
         held = run_dir.is_held()
         activity = []
@@ -253,7 +252,7 @@ def evaluate_model(path: Path, test: Spec) -> None:
 
 
 def _print_scores(label: str, rows: Sequence[Row]) -> None:
-    """Print a line for each model, and what else there is to say of the last one."""
+    """Print a line for each model; for the last one also confusion, curves and probabilities."""
     print(f"{label}\n{HEADING}", *(row.line() for row in rows), sep="\n", flush=True)
     last = rows[-1]
     scores = last.accuracy, last.balanced_accuracy
@@ -298,7 +297,7 @@ def follow(runs: Mapping[str, RunEvaluation], picture: Path | None) -> None:
                 print(f"{label if width else '':{width}}{row.line()}", flush=True)
                 if run not in changed:
                     changed.append(run)
-            if statuses[run] in OVER and not run.rows:
+            if statuses[run] in ENDED and not run.rows:
                 raise UserError(f"{run.folder}: the run ended without a model")
             if not run.folder.is_dir():
                 log(run, "does not exist yet; waiting for it")
@@ -307,7 +306,7 @@ def follow(runs: Mapping[str, RunEvaluation], picture: Path | None) -> None:
             elif not run.rows:
                 log(run, "waiting for the first snapshot")
         plot(runs, changed, picture)
-        if all(status in OVER or run in gone for run, status in statuses.items()):
+        if all(status in ENDED or run in gone for run, status in statuses.items()):
             if gone:
                 raise TrainerGone(str(gone[0].folder))
             return

@@ -46,7 +46,7 @@ class Stopwatch:
         self.earlier = 0.0
 
     def start_training(self) -> None:
-        """Count the time of training from now on: the data is there, and nothing is read yet."""
+        """Count the time of training from now on: the data is prepared, but not yet read."""
         self._start = self._not_compiling()
 
     @property
@@ -124,7 +124,7 @@ class Training(Monitor):
         has_begun = event.what != "begin"
         if self.validation is not None and (is_due or not has_begun) and self.validation.stops:
             return "stopped_early"
-        if not has_begun:  # with however little time, a run takes a step
+        if not has_begun:  # a run takes at least one step, however short the time limit
             return None
         clock = time.monotonic()
         if clock - self._reported >= REPORT_SECONDS:

@@ -19,14 +19,13 @@ from bigsvm.stores.store import open_dataset
 from bigsvm.terminal.compiling import notify_compilation
 from bigsvm.terminal.progress import show_progress
 from bigsvm.terminal.signals import GracefulExit
-from bigsvm.training.build import build_training
+from bigsvm.training.build import AlreadyFinished, build_training
 from bigsvm.training.display import TimeLeft, open_display
-from bigsvm.training.finished import AlreadyFinished
 from bigsvm.training.loop import Session, Stopwatch, Training
 from bigsvm.training.next_step import TrainCommand, next_step
 from bigsvm.training.run_dir import RunDir
 from bigsvm.training.summary import print_finished, print_summary, summarise, warn_if_useless
-from bigsvm.training.trackers import check_trackers, tracked
+from bigsvm.training.trackers import check_trackers, track_run
 from bigsvm.training.validation import open_validation
 
 
@@ -119,7 +118,7 @@ def _train(
                 run_dir.write_summary(finished.summary)
             print_finished(finished.summary, path)
             return str(finished.summary["status"])
-        stack.enter_context(tracked(path, config.run.log_to, graceful_exit))
+        stack.enter_context(track_run(path, config.run.log_to, graceful_exit))
         outcome = _run(training)
         if outcome.status != "interrupted":
             warn_if_useless(outcome, training, display)

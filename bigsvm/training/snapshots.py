@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bigsvm.backends import Backend
 from bigsvm.backends.products import GatheredRows
 from bigsvm.core.arrays import RowChunks
 from bigsvm.models.model import Intercept, Model, write_model
+from bigsvm.solvers.joint import JointProblem, JointState
+from bigsvm.stores.store import Dataset
 from bigsvm.terminal.logs import LOGGER
 from bigsvm.training.threshold import Rule, threshold_at
-
-if TYPE_CHECKING:
-    from bigsvm.backends import Backend
-    from bigsvm.solvers.joint import JointProblem, JointState
-    from bigsvm.stores.store import Dataset
 
 _CHUNK_BYTES = 2**20
 
@@ -70,17 +68,17 @@ class SnapshotWriter:
             | {"iteration": state.iteration, "n_working": state.n_working}
             | ({"margin": margin} if margin > 0 else {})  # rounding may have left none
             | ({} if relative_gap is None else {"relative_gap": relative_gap}),
-            _shift(problem.intercept * coef.sum(axis=-1)),
+            _as_intercept(problem.intercept * coef.sum(axis=-1)),
             0.0 if rule == "zero" else threshold_at(state.now(0), problem.classes[0], rule),
         )
         step = max(1, _CHUNK_BYTES // (4 * self._backend.d))
         rows: RowChunks = GatheredRows(self._backend, support, step, self._dataset.chunk_rows)
-        write_model(model, _Checked(rows, self._dataset, support) if is_last else rows, path)
+        write_model(model, _VerifiedRows(rows, self._dataset, support) if is_last else rows, path)
         LOGGER.debug("model: %s, %s support vectors", path, f"{len(support):,}")
 
 
-class _Checked:
-    """Rows that are checked for changes once they have been written."""
+class _VerifiedRows:
+    """Rows that are verified to be unchanged once they have been written."""
 
     def __init__(self, rows: RowChunks, dataset: Dataset, index: np.ndarray) -> None:
         self.shape, self.dtype = rows.shape, rows.dtype
@@ -91,7 +89,7 @@ class _Checked:
         self._dataset.verify_unchanged(self._index)
 
 
-def _shift(total: np.ndarray) -> Intercept:
+def _as_intercept(total: np.ndarray) -> Intercept:
     """The intercept of a `Model`: one number, or one per class unless all are 0."""
     if len(total) == 1:
         return float(total[0])

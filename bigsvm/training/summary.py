@@ -86,7 +86,7 @@ def print_summary(summary: dict[str, Any], path: Path, next_step: str) -> None:
         f"{summary['n_support']:,} support vectors, {summary['n_working']:,} working"
         + (f", {len(summary['classes'])} classes" if "classes" in summary else "")
         + (f", test accuracy {100 * accuracy:.2f} %" if accuracy is not None else "")
-        + _beside_accuracy(summary)
+        + _more_scores(summary)
     )
     if summary["true_gap"] is not None:
         print_result(
@@ -108,8 +108,8 @@ def print_summary(summary: dict[str, Any], path: Path, next_step: str) -> None:
     print_result(next_step)
 
 
-def _beside_accuracy(summary: dict[str, Any]) -> str:
-    """Of unbalanced classes, what accuracy does not tell; and whether the model is of any use."""
+def _more_scores(summary: dict[str, Any]) -> str:
+    """For unbalanced classes balanced accuracy and AUC; and a warning if the model is useless."""
     if "majority" not in summary:
         return ""
     majority = Majority(**summary["majority"])

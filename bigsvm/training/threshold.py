@@ -8,15 +8,12 @@ threshold than 0 costs a sort, and no kernel value.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from bigsvm.solvers.state import UNSEEN, pieces
-
-if TYPE_CHECKING:
-    from bigsvm.solvers.problem import Problem
-    from bigsvm.solvers.state import State
+from bigsvm.solvers.problem import Problem
+from bigsvm.solvers.state import UNSEEN, State, pieces
 
 Rule = Literal["zero", "balanced", "accuracy"]
 
@@ -50,7 +47,7 @@ def decision_values(state: State, problem: Problem) -> tuple[np.ndarray, np.ndar
 
 
 def fit_threshold(above: np.ndarray, below: np.ndarray, rule: Rule) -> float:
-    """The threshold t such that f >= t is right most often; of several, the one nearest to 0.
+    """The threshold t for which f >= t is most often correct; of several, the one nearest to 0.
 
     Parameters
     ----------
@@ -62,13 +59,13 @@ def fit_threshold(above: np.ndarray, below: np.ndarray, rule: Rule) -> float:
     Returns
     -------
     float
-        0 where the rows do not tell: one class has none of them.
+        0 if one class has no rows.
     """
     if not len(above) or not len(below):
         return 0.0
     above.sort()
     below.sort()
-    # In whole numbers, so that equal scores are equal whatever the order they are found in.
+    # Integers, so that equal scores compare equal whatever the order of summation.
     weights = (1, 1) if rule == "accuracy" else (len(below), len(above))
     best, threshold = -1, 0.0
     for score, lower, upper in _candidates(above, below, weights):

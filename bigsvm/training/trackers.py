@@ -39,14 +39,14 @@ def check_trackers(names: Sequence[str]) -> None:
 
 
 @contextmanager
-def tracked(folder: Path, names: Sequence[str], hurried: Callable[[], bool]) -> Iterator[None]:
+def track_run(folder: Path, names: Sequence[str], impatient: Callable[[], bool]) -> Iterator[None]:
     """Inside the block, copy the reports of a run directory; at its end, wait for the last ones.
 
     Parameters
     ----------
     folder : Path
     names : sequence of {"tensorboard", "mlflow"}
-    hurried : callable
+    impatient : callable
         Whether to leave without waiting; the process then ends by itself.
     """
     if not names:
@@ -69,7 +69,7 @@ def tracked(folder: Path, names: Sequence[str], hurried: Callable[[], bool]) -> 
         yield
     finally:
         process.stdin.close()
-        if not hurried():
+        if not impatient():
             with suppress(subprocess.TimeoutExpired):
                 process.wait(SECONDS_TO_FINISH)
 

@@ -1,7 +1,7 @@
 """Scores every snapshot on validation rows while a run is trained; keeps the best, may stop early.
 
-All that a decision rests on is in validation.jsonl and the snapshots, so that a resumed run decides
-as one that was never interrupted.
+Decisions depend only on validation.jsonl and the snapshots, so that a resumed run decides as an
+uninterrupted one does.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bigsvm.config import Config, StopEarlyConfig
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes, class_codes
 from bigsvm.files.atomic import atomic_write, open_no_symlink
@@ -24,11 +25,8 @@ from bigsvm.models.scores import Scores, scores_of, scores_of_classes
 from bigsvm.models.scoring import LabelledChunk, Scorer, chunks_of, open_test_set, score_chunks
 from bigsvm.preparation.data_sets import dataset_spec
 from bigsvm.stores.fingerprint import verified_fingerprint
-
-if TYPE_CHECKING:
-    from bigsvm.config import Config, StopEarlyConfig
-    from bigsvm.stores.store import Dataset
-    from bigsvm.training.run_dir import RunDir
+from bigsvm.stores.store import Dataset
+from bigsvm.training.run_dir import RunDir
 
 CHUNK_ROWS = 16_384
 METRIC = "auc"  # of the best model, if run.stop_early names no other
@@ -168,7 +166,7 @@ class Validation:
     def resume(self, iteration: int) -> None:
         """Keep the scores of snapshots up to `iteration`, where the run resumes; score the others.
 
-        That of a final model goes: a run that was not cut off has none there.
+        The score of a final model is dropped: an uninterrupted run has none at this point.
         """
         known = {
             line["iteration"]: line
@@ -178,7 +176,7 @@ class Validation:
         for path in sorted(self._run_dir.snapshots.glob("model-*.safetensors")):
             number = path.stem.removeprefix("model-")
             if number.isdecimal() and int(number) <= iteration and int(number) not in known:
-                known[int(number)] = self._scored(path, None)
+                known[int(number)] = self._score(path, None)
         self._lines = [known[number] for number in sorted(known)]
         with atomic_write(self._run_dir.validation) as temporary:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in self._lines))
@@ -189,7 +187,7 @@ class Validation:
 
     def add(self, path: Path, seconds: float, final: bool = False) -> None:
         """Score a model that was just written."""
-        line = self._scored(path, round(seconds, 3), final)
+        line = self._score(path, round(seconds, 3), final)
         if final and any(old["iteration"] == line["iteration"] for old in self._lines):
             return  # it is the last snapshot
         self._lines.append(line)
@@ -212,7 +210,7 @@ class Validation:
             found[name] = {key: line[key] for key in wanted}  # type: ignore[index]
         return found
 
-    def _scored(self, path: Path, seconds: float | None, final: bool = False) -> dict[str, Any]:
+    def _score(self, path: Path, seconds: float | None, final: bool = False) -> dict[str, Any]:
         model = load_model(path)
         scores = {
             key: None if isnan(v) else v for key, v in asdict(self._rows.scores(model)).items()
@@ -235,7 +233,7 @@ class Validation:
         lines = []
         with suppress(OSError), self._run_dir.validation.open(errors="replace") as file:
             for text in file:
-                with suppress(ValueError, TypeError, KeyError):  # cut off, or of another hand
+                with suppress(ValueError, TypeError, KeyError):  # cut off, or not written by us
                     line = json.loads(text)
                     numbers = [float(line[key]) for key in ("iteration", *NAMES)]
                     if line["rows"] == self._rows.identity and np.isfinite(numbers).all():

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bigsvm.config import ModelConfig
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes, Label, describe_labels, same_label
 from bigsvm.core.weights import WEIGHT_RANGE, valid_weights, weights_digest
 from bigsvm.readers import ReadOptions, open_reader
-
-if TYPE_CHECKING:
-    from bigsvm.config import ModelConfig
-    from bigsvm.stores.store import Dataset
+from bigsvm.stores.store import Dataset
 
 FILES = (".npy", ".txt")  # any other name is an array in the store
 

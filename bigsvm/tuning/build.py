@@ -27,9 +27,9 @@ from bigsvm.tuning.cross_validation import (
     stratified_sample,
 )
 
-# For the solutions of the threads, beside matrices and rows.
-_ROOM = 64 * 2**20
-_PROGRAM = 400 * 2**20  # at most, with compiled code and pyarrow loaded
+# For the solutions of the threads, besides kernel matrices and rows.
+_SOLUTION_BYTES = 64 * 2**20
+_PROGRAM_BYTES = 400 * 2**20  # at most, with compiled code and pyarrow loaded
 _SAMPLES = (500, 1000, 2000, 5000, 10_000, 20_000)
 
 
@@ -68,7 +68,7 @@ def build_tuning(config: Config, dataset: Dataset, log: Callable[[str], None]) -
     algorithms: list[str] = [*options.algorithms] if options.algorithms else [model.algorithm]
     labels = dataset.labels()
     index, held_out = np.arange(dataset.n), config.data.validation_fraction
-    if held_out is not None:  # as `train` does: the chosen point must not know them
+    if held_out is not None:  # as `train` does: the choice must not depend on them
         validation = held_out_rows(labels, dataset.classes, held_out, solver.seed)
         index = np.delete(index, validation)
         log(
@@ -161,11 +161,11 @@ def _split(
 
 
 def sample_that_fits(config: Config, n: int, d: int) -> int | None:
-    """How many of n patterns to tune on, so that their kernel matrix fits; None: all, or none can.
+    """The number of patterns, of n, whose kernel matrix fits; None for all, or if no number fits.
 
     By the limit alone, not by the memory in use, so that a tuning is resumed on the same patterns.
     """
-    room = config.solver.memory_limit - _PROGRAM - _ROOM
+    room = config.solver.memory_limit - _PROGRAM_BYTES - _SOLUTION_BYTES
     if n < WORTH_THREADS and 4 * n * n + 8 * n * d <= room:
         return None
     fitting = [count for count in _SAMPLES if count < n and 4 * count * (count + 2 * d) <= room]
@@ -174,13 +174,13 @@ def sample_that_fits(config: Config, n: int, d: int) -> int | None:
 
 def matrices_that_fit(config: Config, n: int, d: int) -> int:
     """How many kernel matrices fit into memory; a UserError if none does."""
-    room = config.solver.memory_limit - resident_set() - 8 * n * d - _ROOM
+    room = config.solver.memory_limit - resident_set() - 8 * n * d - _SOLUTION_BYTES
     count = room // (4 * n * n)
     # Beyond WORTH_THREADS each sweep uses all threads, and parallel folds would compete for them.
     if count >= 1 and n < WORTH_THREADS:
         return count
-    # What is advised has to fit once code is compiled, too.
-    later = config.solver.memory_limit - _PROGRAM - 8 * n * d - _ROOM
+    # The advised number must also fit once all code is compiled.
+    later = config.solver.memory_limit - _PROGRAM_BYTES - 8 * n * d - _SOLUTION_BYTES
     room = min(room, later) if later > 0 else max(room, 0)
     most = min(int((room / 4) ** 0.5), WORTH_THREADS - 1)
     takes = f"the kernel matrix of {n:,} patterns takes {4 * n * n / 2**20:,.0f} MiB"

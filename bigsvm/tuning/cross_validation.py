@@ -9,16 +9,15 @@ from bigsvm.config import normalized_C
 from bigsvm.core.errors import UserError
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel
-from bigsvm.models.curves import average_precision
-from bigsvm.models.scores import auc
+from bigsvm.models.scores import auc, average_precision
 from bigsvm.solvers.precomputed import NUMERICAL_FAILURE, Limits, Solutions, solve
 
 # The results of a fold, arrays (algorithm, C, ...): integers for each class,
 CLASS_COUNTS = ("right", "chosen")
 # integers for each training,
 COUNTS = ("support", "working", "iterations", "status")
-# and how well the decision values of the fold are ordered, as float64.
-ORDERS = ("auc", "average_precision")
+# and how well the decision values rank the rows of the fold, as float64.
+RANKINGS = ("auc", "average_precision")
 FoldResult = dict[str, np.ndarray]
 
 
@@ -56,7 +55,7 @@ class Grid:
     intercept: float = 0.0
 
     def plain_C(self, asked: tuple[float, ...], rows: int) -> tuple[float, ...]:
-        """The C of the formulas for trainings on `rows` rows."""
+        """The C of the optimisation problem for trainings on `rows` rows."""
         if self.normalized_by is None:
             return asked
         return tuple(normalized_C(C, rows, self.normalized_by) for C in asked)
@@ -97,15 +96,15 @@ class Split:
             return [self.y]
         return [np.where(self.y == code, 1, -1).astype(np.int8) for code in self.codes]
 
-    def C_of_each(self, C: tuple[float, ...], fold: int) -> np.ndarray:
+    def C_C_per_row(self, C: tuple[float, ...], fold: int) -> np.ndarray:
         """The C of each pattern in the trainings on all folds but one, (len(C), n)."""
         # The order of the factors is that of `read_weights`, which gives the same bits.
-        of_each = np.repeat(np.array(C, np.float64)[:, None], len(self.y), axis=1)
+        C_per_row = np.repeat(np.array(C, np.float64)[:, None], len(self.y), axis=1)
         if self.sample_weight is not None:
-            of_each *= self.sample_weight
+            C_per_row *= self.sample_weight
         if self.class_weight is not None:
-            of_each *= self.class_weight[fold][np.searchsorted(self.codes, self.y)]
-        return of_each
+            C_per_row *= self.class_weight[fold][np.searchsorted(self.codes, self.y)]
+        return C_per_row
 
 
 def validate_fold(
@@ -119,21 +118,21 @@ def validate_fold(
     """
     held_out = split.fold_of == task.fold
     C = grid.plain_C(task.C or grid.C, int(np.count_nonzero(~held_out)))
-    of_each = split.C_of_each(C, task.fold)
+    C_per_row = split.C_C_per_row(C, task.fold)
     limits = Limits(grid.stop_rule, grid.max_iterations, stop)
     places = np.searchsorted(split.codes, split.y[held_out])
     results: list[FoldResult] = []
     for algorithm in grid.algorithms:
-        decisions, orders, support, totals = [], [], False, []
+        decisions, rankings, support, totals = [], [], False, []
         for signs in split.signs:
             found = solve(
-                matrix, signs, of_each, algorithm, limits, split.initial[task.fold], held_out,
+                matrix, signs, C_per_row, algorithm, limits, split.initial[task.fold], held_out,
                 grid.intercept,
             )  # fmt: skip
             decisions.append(found.decisions[:, held_out])
             if len(split.codes) > 2:  # in units of the margin of each, as a model has them
-                decisions[-1] /= _margins(found, signs, of_each)[:, None]
-            orders.append([orders_of(signs[held_out], of_C) for of_C in decisions[-1]])
+                decisions[-1] /= _margins(found, signs, C_per_row)[:, None]
+            rankings.append([ranking_scores(signs[held_out], of_C) for of_C in decisions[-1]])
             support |= found.alpha != 0
             totals.append((found.working, found.iterations, found.status))
         working, iterations, status = zip(*totals, strict=True)
@@ -143,8 +142,8 @@ def validate_fold(
             "iterations": np.sum(iterations, axis=0),
             "status": np.max(status, axis=0),
         }
-        ordered = dict(zip(ORDERS, np.mean(orders, axis=0).T, strict=True))
-        results.append(_count(np.array(decisions), places, len(split.codes)) | trained | ordered)
+        ranked = dict(zip(RANKINGS, np.mean(rankings, axis=0).T, strict=True))
+        results.append(_count(np.array(decisions), places, len(split.codes)) | trained | ranked)
     return {name: np.array([of_one[name] for of_one in results]) for name in results[0]}
 
 
@@ -169,8 +168,8 @@ def _count(decisions: np.ndarray, places: np.ndarray, classes: int) -> dict[str,
     }
 
 
-def orders_of(signs: np.ndarray, decisions: np.ndarray) -> tuple[float, float]:
-    """AUC and average precision of a fold; 0 where a training came to no numbers."""
+def ranking_scores(signs: np.ndarray, decisions: np.ndarray) -> tuple[float, float]:
+    """AUC and average precision of a fold; 0 if a training failed numerically."""
     if not np.isfinite(decisions).all():
         return 0.0, 0.0
     return auc(signs, decisions), average_precision(signs, decisions)

@@ -30,7 +30,7 @@ class TuningJob:
     store : str or dict
         The data set, as for `open_dataset`.
     seen : dict
-        What the driver saw of it; see `worker.probe`.
+        The driver's own probe of it; see `worker.probe`.
     index : (n,) int64
         The patterns used.
     """

@@ -61,7 +61,7 @@ def plot_heat_map(path: Path, points: Sequence[Point], best: Point, metric: str)
         f"{best.algorithm}: best {name} {100 * best.mean(metric):.2f} % (mean of {folds} folds) at "
         f"C = {best.C:g}{at}"
     )
-    # A narrow grid has a narrow figure, which a long line would leave.
+    # The figure of a narrow grid is too narrow for a long line.
     figure.suptitle("\n".join(wrap(title, int(11 * figure.get_figwidth()))), fontsize=10)
     figure.colorbar(
         image,

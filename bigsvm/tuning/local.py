@@ -32,8 +32,8 @@ def validate_locally(
     waiting: dict[Future[FoldResult], FoldTask] = {}
     unfinished: Counter[int] = Counter()
 
-    def finished(held: int) -> Iterator[tuple[FoldTask, FoldResult]]:
-        """Wait until at most `held` matrices are in use."""
+    def collect(held: int) -> Iterator[tuple[FoldTask, FoldResult]]:
+        """Yield finished folds until at most `held` matrices are in use."""
         while len(unfinished) > held and not interrupted():
             done, _ = wait(waiting, _POLL_SECONDS, FIRST_COMPLETED)
             for future in done:
@@ -46,7 +46,7 @@ def validate_locally(
     with ThreadPoolExecutor(threads) as pool:
         try:
             for kernel, of_kernel in groupby(tasks, key=lambda task: task.kernel):
-                yield from finished(matrices - 1)
+                yield from collect(matrices - 1)
                 if interrupted():
                     return
                 matrix = kernel_matrix(grid.kernels[kernel], rows)
@@ -55,7 +55,7 @@ def validate_locally(
                     waiting[future] = task
                     unfinished[kernel] += 1
                 del matrix
-            yield from finished(0)
+            yield from collect(0)
         finally:
             stop[0] = True  # makes running folds return at once
             for future in waiting:

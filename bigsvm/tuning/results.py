@@ -12,7 +12,7 @@ from bigsvm.training.checkpoint import check_same_run
 from bigsvm.tuning.cross_validation import (
     CLASS_COUNTS,
     COUNTS,
-    ORDERS,
+    RANKINGS,
     FoldResult,
     FoldTask,
     Grid,
@@ -24,7 +24,7 @@ FORMAT = "bigsvm tuning 3"  # 2 could not be used in another grid
 class ResultStore:
     """Saves and loads the results of one tuning.
 
-    The grid may change: what it shares with the one before is not computed again.
+    The grid may change: points that it shares with the previous grid are not computed again.
 
     Parameters
     ----------
@@ -99,17 +99,17 @@ class ResultStore:
         return self._folder / f"gamma-{gamma!r}-fold-{task.fold:03d}.safetensors"
 
     def _is_valid(self, result: FoldResult, algorithms: object, C: object) -> bool:
-        """Whether arrays are what a tuning writes: counts or shares, for every point."""
+        """Whether these are valid arrays of a tuning: counts or fractions, for every point."""
         if not isinstance(algorithms, list) or not isinstance(C, list):
             return False
-        if set(result) != {*CLASS_COUNTS, *COUNTS, *ORDERS}:
+        if set(result) != {*CLASS_COUNTS, *COUNTS, *RANKINGS}:
             return False
         for name, values in result.items():
             shape = (len(algorithms), len(C), *([self._classes] if name in CLASS_COUNTS else []))
-            kind = np.float64 if name in ORDERS else np.int64
+            kind = np.float64 if name in RANKINGS else np.int64
             if values.shape != shape or values.dtype != kind or not bool((values >= 0).all()):
                 return False
-            if name in ORDERS and not bool((values <= 1).all()):
+            if name in RANKINGS and not bool((values <= 1).all()):
                 return False
         return True
 

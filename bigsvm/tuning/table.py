@@ -133,7 +133,7 @@ def write_table(path: Path, points: Sequence[Point]) -> None:
         writer.writerows(point.row for point in points)
 
 
-# What lines have a column for if it is the metric.
+# Metrics that have a column of their own only if points are ranked by them.
 _NAMES = {"f1": "F1", "auc": "AUC", "average_precision": "av. prec."}
 
 

@@ -9,7 +9,7 @@ import yaml
 from sklearn import metrics
 
 from bigsvm import cli, load_model
-from bigsvm.models.curves import POINTS, average_precision, curves_of
+from bigsvm.models.scores import POINTS, average_precision, curves_of
 from bigsvm.stores.store import open_dataset
 from tests.support.real_table import command, magic_table, train_on
 

@@ -148,7 +148,7 @@ def test_early_stopping_of_three_classes_and_of_fits_that_converge(noisy: tuple)
         ({"validation_fraction": 1.5}, "between 0 and 1"),
         ({"validation_fraction": 0.001}, "would hold out 0 of the"),
         ({"n_iter_no_change": 0}, "n_iter_no_change=0: must be 1 or more"),
-        ({"algorithm": "rwsvm"}, "rwsvm is not for it"),
+        ({"algorithm": "rwsvm"}, "not supported by the algorithm rwsvm"),
     ],
 )
 def test_early_stopping_that_cannot_be(heart: tuple, given: dict, words: str) -> None:

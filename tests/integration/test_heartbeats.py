@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from bigsvm.cluster import heartbeats
 from bigsvm.cluster import start as cluster_start
-from bigsvm.cluster.heartbeats import Heartbeats
+from bigsvm.cluster import workers as worker_module
+from bigsvm.cluster.workers import Heartbeats
 from bigsvm.config import ClusterConfig
 
 pytestmark = pytest.mark.cluster
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cluster
 
 def test_silence_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, said = [100.0], list[str]()
-    monkeypatch.setattr(heartbeats.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(worker_module.time, "monotonic", lambda: clock[0])
     beats = {"frozen": 1.0, "busy": 1.0, "idle and frozen": 1.0}
     watch = Heartbeats(lambda: dict(beats), said.append)
     for _ in range(60):
@@ -30,8 +30,8 @@ def test_silence_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_frozen_worker_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_start, "_WORKER_TTL", "12s")  # of a minute
-    monkeypatch.setattr(heartbeats, "_SILENT_SECONDS", 2.0)
-    monkeypatch.setattr(heartbeats, "_CHECK_SECONDS", 0.5)
+    monkeypatch.setattr(worker_module, "_SILENT_SECONDS", 2.0)
+    monkeypatch.setattr(worker_module, "_CHECK_SECONDS", 0.5)
     said = list[str]()
     config = ClusterConfig(kind="local", workers=2)
     with cluster_start.connect(config, said.append, lambda: False) as workers:

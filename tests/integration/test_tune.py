@@ -351,7 +351,7 @@ def test_what_does_not_fit_is_sampled(
     from bigsvm.tuning import build
 
     monkeypatch.setattr(build, "_SAMPLES", (50, 100, 200))
-    monkeypatch.setattr(build, "_PROGRAM", 2**31 - build._ROOM - 4 * 120**2)
+    monkeypatch.setattr(build, "_PROGRAM_BYTES", 2**31 - build._SOLUTION_BYTES - 4 * 120**2)
     tune(config, tmp_path / "by-itself", "tune.C=[1]", "tune.sigma=[1]")
     assert "tuning on 100 of 301 patterns" in capsys.readouterr().err
     tune(config, tmp_path / "asked", "tune.C=[1]", "tune.sigma=[1]", "tune.subsample=100")

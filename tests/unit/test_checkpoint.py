@@ -258,7 +258,7 @@ def test_what_no_run_has_written_is_passed_over(
     saved = checkpoints(folder).latest()
     assert saved is not None and same(saved.state, state_at(4))
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "is sealed, but not the state of a run" in said
+    assert said.count("\n") == 1 and "is undamaged, but not the state of a run" in said
 
 
 @pytest.mark.parametrize(
@@ -296,5 +296,5 @@ def test_roles_that_are_not_those_of_the_problem(halfway: Path, train: Train) ->
         arrays["role"][arrays["alpha"] == 0] = -1
         write_tensors(path, arrays, about)
     before = everything(halfway)
-    assert "claims to be of this problem" in one_line(train(halfway, code=2))
+    assert "does not match this problem" in one_line(train(halfway, code=2))
     assert everything(halfway) == before
