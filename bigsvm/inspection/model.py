@@ -81,7 +81,8 @@ def _class_facts(model: Model) -> dict[str, Any]:
     positive = (model.dual_coef > 0).sum(axis=-1).tolist()
     names = [str(label) for label in model.classes]
     if len(names) == 2:
-        classes: Any = {"f < 0": model.classes[0], "f >= 0": model.classes[1]}
+        bound = f"{model.threshold:g}"
+        classes: Any = {f"f < {bound}": model.classes[0], f"f >= {bound}": model.classes[1]}
         return {
             "classes": classes,
             "support_vectors": model.n_support,

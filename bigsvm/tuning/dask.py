@@ -85,7 +85,8 @@ def validate(job: TuningJob, task: FoldTask, thread_count: int) -> FoldResult:
             with open_dataset(job.store, with_labels=False) as dataset:
                 _kept.update(key=job.key, rows=dataset.gather(job.index))
         if _kept.get("kernel") != task.kernel:
-            _kept.pop("matrix", None)  # there may not be memory for two matrices
+            for name in ("kernel", "matrix"):  # there may not be memory for two matrices
+                _kept.pop(name, None)
             with use_threads(min(thread_count, available_threads())):
                 _kept["matrix"] = kernel_matrix(job.grid.kernels[task.kernel], _kept["rows"])
             _kept["kernel"] = task.kernel
