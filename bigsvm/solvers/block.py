@@ -201,11 +201,32 @@ class BlockSolver:
         if len(block.index) <= self._hot_set:
             yield from self._steps(block, problem, block.index, pause)
             return
-        for sweep in count():
-            for cell in cells(served, self._cell, sweep):
+        first_sweep, solved = self._resume(block)
+        for sweep in count(first_sweep):
+            for number, cell in enumerate(cells(served, self._cell, sweep)):
+                if sweep == first_sweep and number < solved:
+                    continue
                 if self._is_solved(block) or block.iteration >= block.last:
                     return
                 yield from self._solve_cell(block, problem, cell, pause)
+                block.state.partial = block.partial_solve(sweep, number + 1)
+                yield
+
+    @staticmethod
+    def _resume(block: BlockSolve) -> tuple[int, int]:
+        """Continue from what a checkpoint has of this subproblem: the sweep, and cells solved.
+
+        A subproblem of other patterns, as after a change of the tolerance, begins anew.
+        """
+        found = block.state.partial
+        if found is None or not np.array_equal(found.index, block.index):
+            block.state.partial = None
+            return 0, 0
+        block.part.alpha[:], block.part.gradient[:] = found.alpha, found.gradient
+        block.part.role[:] = found.role
+        block.part.iteration, block.part.gap = found.iteration, found.gap
+        block.growth = found.growth
+        return found.sweep, found.cells
 
     def _solve_cell(
         self, block: BlockSolve, problem: Problem, cell: np.ndarray, pause: Callable[[int], int]
@@ -249,7 +270,6 @@ class BlockSolver:
         part.alpha[hot], part.role[hot] = inner.part.alpha, inner.part.role
         part.iteration, part.gap = inner.part.iteration, inner.part.gap
         block.growth, block.quad_form = inner.growth, inner.quad_form
-        yield
 
     def _steps(
         self,
@@ -331,6 +351,7 @@ class BlockSolver:
         state.drift = float(off) if request.from_scratch and not state.sample else None
         state.role[index] = part.role
         state.iteration = part.iteration
+        state.partial = None
         state.passes += 1
         converged = self.stop_test(state)
         if not converged and not state.sample:

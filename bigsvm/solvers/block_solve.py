@@ -5,7 +5,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from bigsvm.solvers.state import State
+from bigsvm.solvers.state import PartialSolve, State
 
 
 @dataclass
@@ -89,6 +89,21 @@ class BlockSolve:
         ahead.gradient /= growth
         ahead.gap /= growth
         return ahead
+
+    def partial_solve(self, sweep: int, cells: int) -> PartialSolve:
+        """What to resume from, once this many cells of a sweep are solved."""
+        part = self.part
+        return PartialSolve(
+            self.index,
+            part.alpha,
+            part.gradient,
+            part.role,
+            self.growth,
+            part.gap,
+            part.iteration,
+            sweep,
+            cells,
+        )
 
     def _preview_part(self) -> State:
         if self.inner is None:

@@ -58,6 +58,11 @@ class JointState:
         return sum(self.iterations(k) for k in range(len(self.classes)))
 
     @property
+    def resumable_iteration(self) -> int:
+        """The steps of all classes that a run does not take again when it resumes from here."""
+        return sum(state.resumable_iteration for state in self.classes)
+
+    @property
     def round(self) -> int:
         """Of a re-weighted SVM, counted from 1."""
         return self.classes[0].round

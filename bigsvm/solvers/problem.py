@@ -208,7 +208,7 @@ class Problem:
         if state.sample:
             idle = WORKING if self.algorithm == "fw" else IDLE
             role = np.where(role == UNSEEN, np.int8(idle), role)
-        return replace(state, gradient=gradient, drift=drift, role=role, sample=0)
+        return replace(state, gradient=gradient, drift=drift, role=role, sample=0, partial=None)
 
     def _roles(self, alpha: np.ndarray) -> np.ndarray:
         role = np.full(len(alpha), WORKING if self.algorithm == "fw" else IDLE, np.int8)

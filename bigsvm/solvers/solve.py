@@ -83,7 +83,7 @@ def solve(task: Task, monitor: Monitor) -> Outcome:
                 break
         assert status is not None  # the last event is the end
         if not monitor.wants_verification(status, event.state):
-            dropped = event.state.iteration - task.state.iteration
+            dropped = event.state.iteration - task.state.resumable_iteration
             return Outcome(status, task.state, dropped=dropped)
         # 2) Recompute the gradient from alpha, which removes the drift of its updates.
         final, true_gap, converged = task.problem.verified(event.state)

@@ -45,6 +45,34 @@ def pieces(n: int) -> Iterator[slice]:
 
 
 @dataclass
+class PartialSolve:
+    """A subproblem of the block schedule between two of its cells, from which a run can resume.
+
+    Attributes
+    ----------
+    index : (m,) int64
+        The patterns of the subproblem.
+    alpha, gradient, role : (m,) arrays
+        Its iterate. These are the arrays that are being worked on, valid during an event.
+    growth : float
+        The sum of all alpha; see `BlockSolve`.
+    gap : float
+    iteration, sweep, cells : int
+        Steps taken; the division into cells, and how many of them are solved.
+    """
+
+    index: np.ndarray
+    alpha: np.ndarray
+    gradient: np.ndarray
+    role: np.ndarray
+    growth: float
+    gap: float
+    iteration: int
+    sweep: int
+    cells: int
+
+
+@dataclass
 class State:
     """The iterate of `fw` or `mfw`.
 
@@ -70,6 +98,8 @@ class State:
         Of a re-weighted SVM, counted from 1.
     margin : (n,) float64 or None
         The weights that the rounds before have led to.
+    partial : PartialSolve or None
+        Of the block schedule: the subproblem that has been solved in part since the last pass.
     """
 
     alpha: np.ndarray
@@ -82,6 +112,7 @@ class State:
     sample: int = 0
     round: int = 1
     margin: np.ndarray | None = None
+    partial: PartialSolve | None = None
 
     def of(self, index: np.ndarray) -> "State":
         """The same iterate of some patterns alone."""
@@ -95,12 +126,18 @@ class State:
         ahead.alpha[index], ahead.role[index] = part.alpha, part.role
         ahead.gradient[index] = part.gradient
         ahead.iteration, ahead.gap, ahead.drift = part.iteration, part.gap, None
+        ahead.partial = None
         return ahead
 
     @property
     def nbytes(self) -> int:
         arrays = (self.alpha, self.gradient, self.role, self.margin)
         return sum(array.nbytes for array in arrays if array is not None)
+
+    @property
+    def resumable_iteration(self) -> int:
+        """The steps that a run does not take again when it resumes from this state."""
+        return self.iteration if self.partial is None else self.partial.iteration
 
     @property
     def n_support(self) -> int:

@@ -107,11 +107,11 @@ def build_training(
 
     if fresh:  # only after everything has been checked
         run_dir.clear()
-    run_dir.begin(resolved.to_yaml(), state.iteration)
+    run_dir.begin(resolved.to_yaml(), state.resumable_iteration)
     if checkpoint:
-        log(f"resuming at iteration {state.iteration:,}, from {run_dir.checkpoints}")
+        log(f"resuming at iteration {state.resumable_iteration:,}, from {run_dir.checkpoints}")
     if validation is not None:
-        validation.resume(state.iteration)
+        validation.resume(state.resumable_iteration)
     about = {"algorithm": model.algorithm, "C": identity["C"], "fingerprint": fingerprint}
     about |= {} if threshold == "zero" else {"threshold_rule": threshold}
     about |= {key: value for key, value in weights.identity.items() if value is not None}

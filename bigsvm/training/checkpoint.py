@@ -14,14 +14,19 @@ from bigsvm.core.yaml_dialect import read_yaml
 from bigsvm.files.atomic import remove_stale_temporaries
 from bigsvm.files.checked_tensors import read_tensors, write_tensors
 from bigsvm.solvers.joint import JointProblem, JointState
-from bigsvm.solvers.state import EXCLUDED, SUPPORT, UNSEEN, State, pieces
+from bigsvm.solvers.state import EXCLUDED, IDLE, SUPPORT, UNSEEN, PartialSolve, State, pieces
 from bigsvm.terminal.logs import LOGGER
 
 KIND = "bigsvm checkpoint "
 FORMAT = KIND + "3"
 MANY_CLASSES = KIND + "4"  # more than two classes
+PARTIAL = KIND + "5"  # any number of classes; some have solved a subproblem in part
 ARRAYS = ("alpha", "gradient", "role", "margin")  # margin only in later rounds
-NUMBERS = tuple(field.name for field in fields(State) if field.name not in ARRAYS)
+NUMBERS = tuple(field.name for field in fields(State) if field.name not in (*ARRAYS, "partial"))
+PARTIAL_ARRAYS = {"index": np.int64, "alpha": np.float64, "gradient": np.float64, "role": np.int8}
+PARTIAL_NUMBERS = {
+    field.name: field.type for field in fields(PartialSolve) if field.name not in PARTIAL_ARRAYS
+}
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,8 @@ class Checkpoints:
         about: dict[str, Any] = {"identity": self._identity, "seconds": seconds}
         about["kernel_values"] = kernel_values
         numbers = [_numbers(of_class) for of_class in state.classes]
-        if len(state.classes) == 1:
+        partial = {k: s.partial for k, s in enumerate(state.classes) if s.partial is not None}
+        if len(state.classes) == 1 and not partial:
             about |= {"format": FORMAT, "numbers": numbers[0]}
             arrays = _arrays(state.classes[0])
         else:
@@ -84,7 +90,12 @@ class Checkpoints:
                 for k, of_class in enumerate(state.classes)
                 for key, values in _arrays(of_class).items()
             }
-        path = self._folder / f"checkpoint-{state.iteration:010d}.safetensors"
+        if partial:
+            about |= {"format": PARTIAL, "partial": {}}
+            for k, solve in partial.items():
+                about["partial"][str(k)] = {key: getattr(solve, key) for key in PARTIAL_NUMBERS}
+                arrays |= {f"partial {key} {k}": getattr(solve, key) for key in PARTIAL_ARRAYS}
+        path = self._folder / f"checkpoint-{state.resumable_iteration:010d}.safetensors"
         write_tensors(path, arrays, about)
         LOGGER.debug("checkpoint: %s", path)
         # A checkpoint of a later iteration must be a damaged one that `latest` skipped.
@@ -119,7 +130,7 @@ class Checkpoints:
         """Whether the run can start over with a corrected config without losing anything."""
         run = self._folder.parent
         models = [*run.glob("snapshots/model-*.safetensors"), *run.glob("model.safetensors")]
-        return checkpoint.state.iteration == 0 and len(self._paths()) == 1 and not models
+        return checkpoint.state.resumable_iteration == 0 and len(self._paths()) == 1 and not models
 
     def _paths(self) -> list[Path]:
         paths = (p for p in self._folder.glob("checkpoint-*.safetensors") if p.is_file())
@@ -215,13 +226,14 @@ def _short(value: Any) -> str:
 def _read(path: Path) -> Checkpoint:
     arrays, about = read_tensors(path)
     found = str(about.get("format"))
-    if found not in (FORMAT, MANY_CLASSES):
+    if found not in (FORMAT, MANY_CLASSES, PARTIAL):
         if found.startswith(KIND):
             raise _other_version(path, found)
         raise UserError(f"{path}: is {found!r}, not {FORMAT!r}")
     try:
         # Compiled code relies on shapes and types without checking them.
         rows = about["identity"]["rows"]
+        partial = _partial_solves(arrays, about, rows) if found == PARTIAL else {}
         for name, values in arrays.items():
             kind = np.int8 if name.startswith("role") else np.float64
             if (values.shape, values.dtype) != ((rows,), kind):
@@ -235,13 +247,31 @@ def _read(path: Path) -> Checkpoint:
                 State(**_of_class(arrays, k), **numbers)
                 for k, numbers in enumerate(about["numbers"])
             ]
-            if len(states) < 3:
+            if len(states) < 3 and found == MANY_CLASSES:
                 raise TypeError(f"{len(states)} classes")
+            for k, solve in partial.items():
+                states[k].partial = solve
             state = JointState(states, about["passes"])
         _check_content(path, state, about)
         return Checkpoint(state, about["identity"], about["seconds"], about.get("kernel_values", 0))
-    except (LookupError, TypeError) as problem:
+    except (AttributeError, LookupError, TypeError, ValueError) as problem:
         raise _other_version(path, f"not quite {found}: {problem}") from problem
+
+
+def _partial_solves(
+    arrays: dict[str, np.ndarray], about: dict[str, Any], rows: int
+) -> dict[int, PartialSolve]:
+    """The subproblems solved in part, by class; their arrays are taken out of `arrays`."""
+    solves = {}
+    for k, numbers in about["partial"].items():
+        contents: dict[str, Any] = {key: numbers[key] for key in PARTIAL_NUMBERS}
+        contents |= {key: arrays.pop(f"partial {key} {k}") for key in PARTIAL_ARRAYS}
+        shape = (min(rows, len(contents["index"])),)
+        for name, kind in PARTIAL_ARRAYS.items():
+            if (contents[name].shape, contents[name].dtype) != (shape, kind):
+                raise TypeError(f"partial {name} {k} is not {shape[0]} times {np.dtype(kind)}")
+        solves[int(k)] = PartialSolve(**contents)
+    return solves
 
 
 def _check_content(path: Path, state: JointState, about: dict[str, Any]) -> None:
@@ -259,7 +289,7 @@ def _check_state(state: State) -> str | None:
     """What makes a state impossible; None if it is valid."""
     for name, kind in get_type_hints(State).items():
         value = getattr(state, name)
-        if name not in ARRAYS and not (value is None and type(None) in get_args(kind)):
+        if name in NUMBERS and not (value is None and type(None) in get_args(kind)):
             whole = kind is int
             if what := _check_number(name, value, int if whole else float):
                 return what
@@ -279,7 +309,24 @@ def _check_state(state: State) -> str | None:
             return WEIGHT_RANGE
         total += float(alpha.sum())
     # Rounding errors stay far below this, whatever the number of steps.
-    return None if abs(total - 1) < 1e-3 else f"the coefficients sum to {total:g}, not to 1"
+    if abs(total - 1) >= 1e-3:
+        return f"the coefficients sum to {total:g}, not to 1"
+    return None if state.partial is None else _check_partial(state.partial)
+
+
+def _check_partial(solve: PartialSolve) -> str | None:
+    """What makes a subproblem solved in part impossible; None if it is valid."""
+    for name, kind in PARTIAL_NUMBERS.items():
+        if what := _check_number(name, getattr(solve, name), int if kind is int else float):
+            return what
+    alpha, role = solve.alpha, solve.role
+    if not (_is_finite(alpha) and _is_finite(solve.gradient)) or (alpha < 0).any():
+        return "a subproblem is not finite, or has a negative coefficient"
+    if ((role < IDLE) | (role > SUPPORT)).any() or (alpha[role != SUPPORT] != 0).any():
+        return "a role in a subproblem is wrong"
+    # The support lies in the subproblem.
+    is_whole = abs(float(alpha.sum()) - solve.growth) < 1e-3 * solve.growth
+    return None if is_whole else "the coefficients of a subproblem do not add up"
 
 
 def _is_finite(values: np.ndarray) -> bool:

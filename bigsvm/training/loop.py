@@ -91,15 +91,15 @@ class Training(Monitor):
 
     def __post_init__(self) -> None:
         self._reported = self._saved = time.monotonic()
-        self._saved_iteration = self.task.state.iteration
+        self._saved_iteration = self.task.state.resumable_iteration
         self._last_margin = 0.0
         self._reported_iteration = self.run_dir.last_reported
-        self._snapshot_at = self._next_snapshot(self.task.state.iteration)
+        self._snapshot_at = self._next_snapshot(self.task.state.resumable_iteration)
         self._time_to_verify = VerificationTime(self.task.problem, self.config.solver.time_limit)
 
     def run(self) -> Outcome:
         """Train until convergence, a limit or an interruption."""
-        if self.task.state.iteration == 0:
+        if self.task.state.resumable_iteration == 0:
             self.checkpoint()  # records the run's identity before its first snapshot
         outcome = solve(self.task, self)
         if outcome.true_gap is not None and outcome.final.iteration > self._reported_iteration:
@@ -170,7 +170,7 @@ class Training(Monitor):
         """Save the state."""
         self.checkpoints.save(self.task.state, self.seconds, self.kernel_values)
         self._saved = time.monotonic()
-        self._saved_iteration = self.task.state.iteration
+        self._saved_iteration = self.task.state.resumable_iteration
 
     @property
     def seconds(self) -> float:
@@ -226,7 +226,8 @@ class Training(Monitor):
 
     def _checkpoint_is_due(self, now: float) -> bool:
         every, seconds = self.config.run.checkpoint_every, self.config.run.checkpoint_seconds
-        if every is not None and self.task.state.iteration - self._saved_iteration >= every:
+        reached = self.task.state.resumable_iteration
+        if every is not None and reached - self._saved_iteration >= every:
             return True
         return now - self._saved >= seconds
 

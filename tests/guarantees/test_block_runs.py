@@ -61,7 +61,7 @@ def test_killed_at_any_moment(
 def test_more_iterations_resume_to_the_same_bits(
     train: Train, straight_block: Path, tmp_path: Path
 ) -> None:
-    """Stopped in the middle of a hot set, it resumes from the pass before."""
+    """Stopped in the middle of a subproblem, it resumes from the last cell that it solved."""
     run_dir = tmp_path / "run"
     train(run_dir, *BLOCK, "solver.max_iterations=1500")
     ended = summary(run_dir)

@@ -10,6 +10,8 @@ from bigsvm.kernels import Kernel
 from bigsvm.solvers.cells import cells
 from bigsvm.solvers.joint import JointProblem, JointState
 from bigsvm.solvers.schedule import BlockSchedule
+from bigsvm.solvers.state import PartialSolve
+from bigsvm.training.checkpoint import Checkpoints
 from tests.support.problems import Rows, problem_of, random_problem
 
 RBF = Kernel("rbf", gamma=2.0)
@@ -88,3 +90,54 @@ def test_cells_lead_to_the_solution_of_the_whole():
         assert end.objective == pytest.approx(ends[0].objective, rel=1e-4)
         assert end.alpha == pytest.approx(ends[0].alpha, abs=1e-3)
         assert end.gap <= 1e-7
+
+
+@pytest.mark.parametrize("algorithm", ["fw", "mfw"])
+@pytest.mark.parametrize("n_classes", [1, 3])
+def test_resumes_between_two_cells_to_the_same_bits(algorithm, n_classes, tmp_path):
+    """What a checkpoint saves inside a subproblem is not computed again."""
+    x, y = random_problem(np.random.default_rng(4), 300, 3)
+    labels = [y, -y, np.roll(y, 100)][:n_classes]
+
+    def begin():
+        each = [problem_of(x, signs, RBF, 30.0, algorithm, tolerance=1e-4) for signs in labels]
+        return JointProblem(each), BlockSchedule(JointProblem(each), RBF, 2**20, hot_set=40)
+
+    problem, schedule = begin()
+    straight = problem.start(0)
+    checkpoints = Checkpoints(tmp_path, {"rows": 300}, keep=1)
+    saved = []
+    for number, event in enumerate(schedule.run(straight)):
+        partial = [state.partial for state in straight.classes if state.partial is not None]
+        if partial and event.what == "steps" and number % 7 == 0:
+            checkpoints.save(straight, 0.0)
+            found = checkpoints.latest().state
+            assert found.resumable_iteration == straight.resumable_iteration
+            saved.append((found, event.state.iteration))
+    assert len(saved) > 5
+    assert sum(found.resumable_iteration > found.iteration for found, _ in saved) > len(saved) / 2
+    for state, iteration in saved[:: len(saved) // 5]:
+        steps_again = iteration - state.resumable_iteration
+        _, schedule = begin()
+        events = [event.state.iteration for event in schedule.run(state)]
+        assert 0 <= steps_again <= 300 and events[-1] == straight.iteration
+        for one, other in zip(state.classes, straight.classes, strict=True):
+            assert one.alpha.tobytes() == other.alpha.tobytes()
+            assert one.gradient.tobytes() == other.gradient.tobytes()
+            assert one.partial is None
+
+
+def test_a_subproblem_of_other_patterns_begins_anew():
+    x, y = random_problem(np.random.default_rng(5), 300, 3)
+    problem = problem_of(x, y, RBF, 30.0, "mfw", tolerance=1e-4)
+    ends = []
+    for index in (None, np.arange(7)):
+        state = JointState([problem.start(0)])
+        if index is not None:
+            none = np.zeros(7)
+            role = none.astype(np.int8)
+            state.classes[0].partial = PartialSolve(index, none, none, role, 1.0, 0.5, 9, 3, 2)
+        for _ in BlockSchedule(JointProblem([problem]), RBF, 2**20, hot_set=40).run(state):
+            pass
+        ends.append(state.classes[0].alpha.tobytes())
+    assert ends[0] == ends[1]
