@@ -9,6 +9,7 @@ from bigsvm.core.errors import UserError
 from bigsvm.preparation.sources import SOURCES, SYNTHETIC
 from bigsvm.preparation.synthetic import synthetic_reader
 from bigsvm.readers import Reader, open_reader
+from bigsvm.readers.arrow_batches import is_arrow
 from bigsvm.readers.columns import match_features
 from bigsvm.readers.detect import detect_format
 from bigsvm.tables.files import SourceName, expand, is_table_source, shown_source
@@ -54,7 +55,9 @@ def _default_scaling(source: SourceName, options: PrepareOptions) -> str:
     if source == SYNTHETIC or str(source) in SOURCES:
         return "none"
     path = expand(source)[0]
-    return "none" if detect_format(path, options.to_read()) == "libsvm" else "standard"
+    if not is_arrow(path) and detect_format(path, options.to_read()) == "libsvm":
+        return "none"
+    return "standard"
 
 
 def check_source(source: SourceName) -> None:

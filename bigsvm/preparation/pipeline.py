@@ -24,7 +24,7 @@ from bigsvm.preparation.split import TrainTestSplit
 from bigsvm.stores.store import WEIGHT
 from bigsvm.stores.writer import StoreMetadata, StoreWriter, check_target
 from bigsvm.tables.files import SourceName, shown_source
-from bigsvm.tables.fit import refit_fills
+from bigsvm.tables.fit import refit_encoding
 from bigsvm.tables.reader import EncodedTable
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -110,24 +110,26 @@ def prepare(
         weighted = options.weight_column is not None
         encoding = getattr(inputs["train"].reader, "encoding", None)
         if isinstance(inputs["train"].reader, EncodedTable) and options.splits:
-            inputs["train"].reader.leave_gaps = True  # the fills are to be of training rows only
+            inputs["train"].reader.leave_gaps = True  # the fills are those of training rows only
         spills = {}
         for part, data in inputs.items():
             spills[part] = stack.enter_context(Spill(folder, part, data.reader.d, weighted))
             spill_rows(data, spills[part], options, progress)
-        names = {part: data.name for part, data in inputs.items()}
+        origins = {part: data.name for part, data in inputs.items()}
         test_rows = n_test_rows(spills["train"].n, options)
-        parts = TrainTestSplit(spills, test_rows, options.seed, options.positive, names)
+        parts = TrainTestSplit(spills, test_rows, options.seed, options.positive, origins)
         if encoding is not None and test_rows:
-            training = (x for part, x, *_ in parts.batches() if part == "train")
-            parts.encoding = encoding = refit_fills(encoding, training, options)
+            batches = ((part, x) for part, x, *_ in parts.batches())
+            encoding, features_left = refit_encoding(encoding, batches, options)
+            parts.apply(encoding, features_left)
         scaling, fitted = fit_scaling(parts, options, progress)
+        names = inputs["train"].reader.feature_names if encoding is None else encoding.features
         if scaling.kind == "none":
-            warn_of_unequal_features(fitted, inputs["train"].reader.feature_names)
+            warn_of_unequal_features(fitted, names)
         about = StoreMetadata(
             classes=parts.classes,
             scaling=scaling,
-            feature_names=inputs["train"].reader.feature_names,
+            feature_names=names,
             source=shown_source(source),
             encoding=encoding.to_json() if encoding is not None else None,
             files=digests,

@@ -76,7 +76,8 @@ class TrainTestSplit:
         names: Mapping[str, str],
     ) -> None:
         self._spills = spills
-        self.encoding: Encoding | None = None  # fills the gaps, where the spill has some
+        self._encoding: Encoding | None = None
+        self._features: np.ndarray | None = None
         self._test_rows = test_rows
         self._seed = seed
         self.d = spills["train"].d
@@ -99,13 +100,27 @@ class TrainTestSplit:
                 f"({describe_labels(self.classes)}); take fewer test rows or another seed"
             )
 
+    def apply(self, encoding: Encoding, features: np.ndarray) -> None:
+        """From now on, keep only these features of the spilled rows and fill their gaps.
+
+        Parameters
+        ----------
+        encoding : Encoding
+            Its features are those that are kept.
+        features : (d,) bool
+            Which of the spilled ones these are.
+        """
+        self._encoding, self._features = encoding, features
+        self.d = len(encoding.features)
+
     def batches(self) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray | None]]:
         """Yield (part, rows, codes, weights); each part keeps the order of its file."""
         for origin, spill in self._spills.items():
             sampler = self._sampler(spill)
             for x, codes, weight in spill.batches():
-                if self.encoding is not None:
-                    self.encoding.fill_gaps(x)
+                if self._encoding is not None:
+                    x = x[:, self._features]
+                    self._encoding.fill_gaps(x)
                 y = self._codes[origin][codes]
                 if sampler is None:
                     yield origin, x, y, weight

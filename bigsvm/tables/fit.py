@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from bigsvm.config.prepare_options import PrepareOptions
 from bigsvm.core.errors import UserError
-from bigsvm.core.messages import quoted
+from bigsvm.core.messages import quoted, quoted_list
 from bigsvm.readers.arrow_batches import NamedTable
 from bigsvm.tables.columns import (
     BOOLEANS,
@@ -155,20 +155,45 @@ def fit_encoding(
     return Encoding(columns, options.missing or "error", options.unseen or "error")
 
 
-def refit_fills(
-    encoding: Encoding, training: Iterable[np.ndarray], options: PrepareOptions
-) -> Encoding:
-    """The encoding with other values for gaps: the means or medians of the training rows alone.
+def refit_encoding(
+    encoding: Encoding, batches: Iterable[tuple[str, np.ndarray]], options: PrepareOptions
+) -> tuple[Encoding, np.ndarray]:
+    """The encoding as the training rows alone determine it, and which of its features are left.
 
-    `training` are these rows, encoded, nan where a number is missing.
+    `batches` are parts ("train" or "test") and some of their rows, nan where a number is missing.
+    Gaps are filled with means or medians of training rows; a category, or an indicator of gaps,
+    that no training row has is left out. Test rows with such a category follow `--unseen`.
     """
-    places = encoding.gap_places
-    fits = {place: ColumnFit(column.name, options) for place, column in places.items()}
-    for x in training:
-        for place, fit in fits.items():
-            fit.add_numbers(x[:, place])
-    fills = {fit.name: fit.fill for fit in fits.values()}
-    columns = (
-        replace(column, fill=fills.get(column.name, column.fill)) for column in encoding.columns
-    )
-    return replace(encoding, columns=tuple(columns))
+    fits = {place: ColumnFit(c.name, options) for place, c in encoding.gap_places.items()}
+    present = {part: np.zeros(len(encoding.features), bool) for part in ("train", "test")}
+    for part, x in batches:
+        present[part] |= (x != 0).any(axis=0)
+        if part == "train":
+            for place, fit in fits.items():
+                fit.add_numbers(x[:, place])
+    columns, left, place = [], present["train"], 0
+    for column in encoding.columns:
+        own = slice(place, place + len(column.features))
+        if column.kind == "category":
+            fitted, unseen = [], []
+            for category, train, test in zip(
+                column.categories, left[own], present["test"][own], strict=True
+            ):
+                if train:
+                    fitted.append(category)
+                elif test and category != MISSING_CATEGORY:
+                    unseen.append(category)
+            if unseen and encoding.unseen == "error":
+                raise UserError(
+                    f"column {quoted(column.name)}: the split left {quoted_list(unseen)} to test "
+                    "rows only; --unseen ignore takes them as none of the known values, another "
+                    "--seed splits otherwise"
+                )
+            columns.append(replace(column, categories=tuple(fitted)))
+        else:
+            left[place] = True  # a number that is always 0 remains a feature
+            fill = fits[place].fill if place in fits else column.fill
+            indicator = column.indicator and bool(left[place + 1])
+            columns.append(replace(column, fill=fill, indicator=indicator))
+        place = own.stop
+    return replace(encoding, columns=tuple(columns)), left

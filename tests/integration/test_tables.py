@@ -153,6 +153,39 @@ def test_gaps_are_filled_by_the_training_rows_alone(
         np.testing.assert_allclose(x[:, 1], width, rtol=1e-6)
 
 
+def test_categories_are_those_of_the_training_rows_alone(
+    data_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = messy(data_dir).assign(row=range(600))
+    path, store = tmp_path / "t.parquet", tmp_path / "t.zarr"
+    options = ["prepare", path, store, *OPTIONS, "--test-fraction", 0.25, "--overwrite"]
+    table.to_parquet(path)
+    command(*options)
+    row = int(rows_of(store, "test")[0][0, -1])  # a test row, as the split depends on the seed only
+    table.loc[row, "angle"] = "once"
+    table["gap"] = [None if k == row else 1.5 for k in range(600)]
+    table.to_parquet(path)
+    assert cli.main([str(option) for option in options]) == 2
+    assert capfd.readouterr().err.splitlines()[-1] == (
+        "error: column 'angle': the split left 'once' to test rows only; --unseen ignore takes "
+        "them as none of the known values, another --seed splits otherwise"
+    )
+    command(*options, "--unseen", "ignore")
+    x, names, _ = rows_of(store, "test")
+    assert not {"angle=once", "gap (missing)"} & set(names) and "fWidth (missing)" in names
+    angle = [k for k, name in enumerate(names) if name.startswith("angle=")]
+    found = x[x[:, names.index("row")] == row][0]
+    assert len(angle) == 4 and not found[angle].any() and found[names.index("gap")] == 1.5
+    with open_dataset(store) as data:
+        assert Encoding.from_json(data.encoding or {}).features == names
+
+
+def test_arrow_files_are_scaled_by_default(data_dir: Path, tmp_path: Path) -> None:
+    pyarrow.feather.write_feather(magic_table(data_dir, 100), tmp_path / "t.feather")
+    command("prepare", tmp_path / "t.feather", tmp_path / "t.zarr", "--label-column", "class")
+    assert rows_of(tmp_path / "t.zarr")[0].std(axis=0) == pytest.approx(1.0)
+
+
 @pytest.fixture(scope="module")
 def trained(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of messy parts."""
