@@ -138,8 +138,9 @@ class Checkpoints:
 
 
 _SCORED_ON = ("data.test", "data.validation")  # no part of the training data
-# Digests in an identity, and the options that they depend on.
-_DIGESTS = {
+# What an identity has instead of the options that it depends on: mostly digests.
+_DERIVED = {
+    "kernel.gamma": "model.kernel.",
     "data": "data.",
     "feature names": "data.",
     "scaling": "data.",
@@ -167,11 +168,13 @@ def check_same_run(
     keys = [
         key for key in sorted(found.keys() | wanted.keys()) if found.get(key) != wanted.get(key)
     ]
-    differing = [
-        _change(key, found.get(key), wanted.get(key)) for key in keys if key not in _DIGESTS
-    ]
-    for key in (key for key in keys if key in _DIGESTS):
-        differing += _changed_options(folder, key, settings or {})
+    differing = []
+    for key in keys:
+        values = found.get(key), wanted.get(key)
+        if key in _DERIVED:
+            differing += _changed_options(folder, key, values, settings or {})
+        else:
+            differing.append(_change(key, *values))
     if differing:
         raise UserError(
             f"{folder}: belongs to a different config: {'; '.join(dict.fromkeys(differing))}; use "
@@ -179,9 +182,11 @@ def check_same_run(
         )
 
 
-def _changed_options(folder: Path, digest: str, settings: dict[str, Any]) -> list[str]:
-    """The options that changed, of those that a digest depends on; else that their content did."""
-    start, before = _DIGESTS[digest], None
+def _changed_options(
+    folder: Path, derived: str, values: tuple[Any, Any], settings: dict[str, Any]
+) -> list[str]:
+    """The options that changed, of those that a value derives from; else that their content did."""
+    start, before = _DERIVED[derived], None
     with suppress(OSError, UserError):
         before = read_yaml(folder / "config.yaml")
     was, now = flatten(before if isinstance(before, dict) else {}), flatten(settings)
@@ -191,9 +196,11 @@ def _changed_options(folder: Path, digest: str, settings: dict[str, Any]) -> lis
         if key.startswith(start) and not key.startswith(_SCORED_ON) and was.get(key) != now.get(key)
     ]
     if not (was and now and changed):
+        if isinstance(values[0], float):  # no digest: it says something to a reader
+            return [_change(derived, *values)]
         name = "data.train" if start == "data." else start
         where = f" ({now[name]})" if name in now else ""
-        what = digest if start == "data." and digest != "data" else "content"
+        what = derived if start == "data." and derived != "data" else "content"
         return [f"the {what} of {name}{where} changed"]
     # The default path of a store follows from these.
     causes = [key for key in changed if key.startswith(("data.source", "data.prepare."))]

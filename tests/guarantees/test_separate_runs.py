@@ -29,7 +29,7 @@ from tests.support.trainings import (
     ("change", "named"),
     [
         ("model.C=11", "C was 10.0 and is now 11.0"),
-        ("model.kernel.sigma=2", "kernel.gamma was 0.5 and is now 0.125"),
+        ("model.kernel.sigma=2", "model.kernel.sigma was 1.0 and is now 2.0"),
         ("model.algorithm=fw", "algorithm was 'mfw' and is now 'fw'"),
         ("other data", "data.train was"),
     ],
