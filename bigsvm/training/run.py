@@ -1,7 +1,7 @@
 """A training run from its config to its summary, as `python -m bigsvm.train` does it."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from bigsvm.backends.memory import check_chunk_size
@@ -127,6 +127,11 @@ def _train(
             # Only for a converged model: any other equals the snapshot of its iteration, byte for
             # byte.
             gap = summary["true_relative_gap"] if outcome.status == "converged" else None
+            if _is_calibrated(run_dir.model):
+                display.log(
+                    f"warning: {run_dir.model} was calibrated, and its probabilities are not those "
+                    f"of the new model: run python -m bigsvm.calibrate {path} again"
+                )
             training.save_model(outcome.final, run_dir.model, is_last=True, relative_gap=gap)
             if training.validation is not None:
                 training.validation.add(run_dir.model, training.seconds, final=True)
@@ -140,6 +145,13 @@ def _train(
     if cluster is not None and cluster.loss is not None:
         raise cluster.loss
     return outcome.status
+
+
+def _is_calibrated(model: Path) -> bool:
+    """Whether there is a model with probabilities; a damaged one is overwritten anyway."""
+    with suppress(UserError, OSError):
+        return load_model(model).calibration is not None
+    return False
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Scores every snapshot on validation rows while a run is trained; keeps the best, may stop early.
 
-Decisions depend only on validation.jsonl and the snapshots, so that a resumed run decides as an
+A snapshot is scored by itself: it lies between two passes over the data, so no pass computes the
+decision values of its model. Decisions depend only on validation.jsonl and the snapshots, so that a resumed run decides as an
 uninterrupted one does.
 """
 

@@ -141,6 +141,20 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "sigmoid" in capsys.readouterr().out
 
 
+def test_a_continued_training_says_that_its_calibration_is_gone(
+    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    table = magic_table(data_dir, 600)
+    run = train_on(table[:400], tmp_path, max_iterations=100)
+    table[400:].to_csv(tmp_path / "held-out.csv", index=False)
+    command("calibrate", run, "--on", tmp_path / "held-out.csv")
+    capsys.readouterr()
+    more = ("--set", "solver.max_iterations=200")
+    command("train", tmp_path / "table.yaml", "--run-dir", run, *more)
+    assert "was calibrated" in capsys.readouterr().err
+    assert load_model(run / "model.safetensors").calibration is None
+
+
 def test_predictions_and_onnx(folder: Path, tmp_path: Path) -> None:
     import onnxruntime
     import zarr
