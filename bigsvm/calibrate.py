@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bigsvm import cli
 from bigsvm.core.errors import UserError
-from bigsvm.core.progress import Progress, no_progress
+from bigsvm.core.messages import Progress, no_progress
 from bigsvm.readers import ReadOptions
 
 if TYPE_CHECKING:

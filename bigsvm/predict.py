@@ -13,7 +13,7 @@ import numpy as np
 from bigsvm import cli
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes
-from bigsvm.core.progress import Progress, no_progress
+from bigsvm.core.messages import Progress, no_progress
 from bigsvm.core.urls import is_url, path_or_url
 from bigsvm.prediction.outputs import (
     STANDARD_OUTPUT,

@@ -9,7 +9,7 @@ from bigsvm import kernels
 from bigsvm.backends import Backend, KernelCounter
 from bigsvm.backends.products import GatheredRows, add_products, as_2d
 from bigsvm.core.arrays import RowChunks
-from bigsvm.core.threads import use_threads
+from bigsvm.core.compiled import use_threads
 from bigsvm.kernels import Block, Kernel, block_of
 
 

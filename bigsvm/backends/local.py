@@ -9,7 +9,7 @@ import numpy as np
 from bigsvm import kernels
 from bigsvm.backends import KernelCounter
 from bigsvm.backends.in_memory import BlockBackend
-from bigsvm.core.threads import available_threads, use_threads
+from bigsvm.core.compiled import available_threads, use_threads
 from bigsvm.kernels import LANES, Block, Kernel, block_of
 from bigsvm.stores.rows import prefetch_map
 from bigsvm.stores.store import Dataset

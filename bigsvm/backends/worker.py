@@ -21,8 +21,8 @@ from bigsvm.cluster.worker_process import (
     task_lock,
     version_mismatch,
 )
+from bigsvm.core.compiled import available_threads
 from bigsvm.core.errors import UserError
-from bigsvm.core.threads import available_threads
 from bigsvm.kernels import Kernel, warm_up
 from bigsvm.stores.store import Dataset, open_dataset
 

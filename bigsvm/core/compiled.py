@@ -1,4 +1,4 @@
-"""numba with a forgiving cache of compiled code, and with parallel loops that survive a fork.
+"""numba with a fault-tolerant cache of compiled code and parallel loops that survive a fork.
 
 Import `njit` from here rather than from numba. By itself, numba fails if neither the directory of
 the package nor the user's cache directory is writable (containers, read-only images, services), or
@@ -17,8 +17,8 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property, update_wrapper
 from pathlib import Path
 from types import FunctionType
@@ -32,7 +32,14 @@ from numba.extending import intrinsic
 
 from bigsvm.core.errors import UserError
 
-__all__ = ["inner_njit", "njit", "parallel_njit", "threads_lost"]
+__all__ = [
+    "available_threads",
+    "inner_njit",
+    "njit",
+    "parallel_njit",
+    "threads_lost",
+    "use_threads",
+]
 
 if config.DISABLE_JIT:  # type: ignore[attr-defined]
     raise UserError(
@@ -40,19 +47,20 @@ if config.DISABLE_JIT:  # type: ignore[attr-defined]
     )
 
 _PACKAGE = Path(__file__).parents[1]
-_COMPILED = ("kernels", "readers", "solvers")  # folders with functions that others inline
+# Packages whose compiled functions may be inlined into those of other files.
+_COMPILED = ("kernels", "readers", "solvers")
 
 
 def njit(*function: Any, **options: Any) -> Any:
     """`numba.njit`, without the wrapper for function pointers, which nothing here needs."""
-    compile_: Any = numba.njit  # whose type hints leave that option out
-    return compile_(*function, no_cfunc_wrapper=True, **options)
+    untyped: Any = numba.njit  # its type hints lack that option
+    return untyped(*function, no_cfunc_wrapper=True, **options)
 
 
 def inner_njit(*function: Any, **options: Any) -> Any:
-    """The same for functions that only compiled code calls: no wrapper for Python, either.
+    """`njit` for functions called only from compiled code: without the wrapper for Python, too.
 
-    Unpacking a tuple of ten arrays takes longer to compile than many a function itself.
+    The wrapper that unpacks a tuple of ten arrays can take longer to compile than the function.
     """
     return njit(*function, no_cpython_wrapper=True, **options)
 
@@ -94,13 +102,13 @@ class _Temporary(_UserCache):
 
 @cache
 def _sources() -> tuple:
-    """When each file was changed whose code may be compiled into a function of another file."""
+    """The modification times of all files whose code may be inlined into other files."""
     files = (path for name in _COMPILED for path in (_PACKAGE / name).glob("*.py"))
     return tuple(sorted((path.name, path.stat().st_mtime_ns) for path in files))
 
 
-class _Located:
-    """Where numba keeps the code of a function, and what it must have been compiled from."""
+class _StampedLocator:
+    """A numba cache locator whose source stamp covers every file that may have been inlined."""
 
     def __init__(self, locator: Any) -> None:
         self._locator = locator
@@ -109,7 +117,7 @@ class _Located:
         return getattr(self._locator, name)
 
     def get_source_stamp(self) -> tuple:
-        """numba by itself looks only at the file that the function stands in."""
+        """Alone, numba checks only the file that defines the function."""
         return self._locator.get_source_stamp(), _sources()
 
 
@@ -121,11 +129,11 @@ class _CacheFiles(caching.CompileResultCacheImpl):
 
     @property
     def locator(self) -> Any:
-        return _Located(self._locator)
+        return _StampedLocator(self._locator)
 
 
 class _Cache(caching.FunctionCache):
-    """numba's cache of a function, with failures turned into cache misses or warnings."""
+    """numba's cache, with failures to load or save turned into cache misses and warnings."""
 
     _impl_class = _CacheFiles
 
@@ -160,7 +168,7 @@ dispatcher.FunctionCache = _cache_of  # type: ignore[attr-defined]
 @cache
 def _private_directory() -> Path | None:
     """A directory private to this user, and the same at the next start."""
-    begin = "warning: neither the package nor the user's cache directory is writable, so "
+    problem = "warning: neither the package nor the user's cache directory is writable, so "
     with suppress(OSError):
         folder = Path(tempfile.gettempdir()) / f"bigsvm-numba-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -168,11 +176,11 @@ def _private_directory() -> Path | None:
         found = folder.lstat()
         private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
         if private and found.st_uid == os.getuid():
-            _warn(f"{begin}compiled code is cached in {folder}; NUMBA_CACHE_DIR chooses another")
+            _warn(f"{problem}compiled code is cached in {folder}; NUMBA_CACHE_DIR chooses another")
             # Child processes inherit the choice, and do not repeat the warning.
             os.environ["NUMBA_CACHE_DIR"] = str(folder)
             return folder
-    _warn(f"{begin}every start compiles again; set NUMBA_CACHE_DIR to a writable directory")
+    _warn(f"{problem}every start compiles again; set NUMBA_CACHE_DIR to a writable directory")
     return None
 
 
@@ -182,7 +190,7 @@ def _warn(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-# Not 0 in a forked process whose parent had the threads. Compiled code reads it by this name.
+# Nonzero in a forked process whose parent owned the threads. Compiled code reads the flag by name.
 _lost = ctypes.c_uint8(0)
 _LOST = "bigsvm_threads_lost"
 binding.add_symbol(_LOST, ctypes.addressof(_lost))
@@ -239,3 +247,22 @@ class _Parallel:
 
     def __call__(self, *arguments: Any) -> Any:
         return (self.serial if _lost.value else self.threaded)(*arguments)
+
+
+@contextmanager
+def use_threads(count: int | None) -> Iterator[None]:
+    """Run compiled code with `count` threads inside the block; None changes nothing."""
+    if count is None:
+        yield
+        return
+    before = numba.get_num_threads()
+    numba.set_num_threads(count)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
+def available_threads() -> int:
+    """The number of threads that numba was started with."""
+    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]

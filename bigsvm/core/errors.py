@@ -1,8 +1,8 @@
-"""Errors that end a command with one line: mistakes of the user, and failures of the system."""
+"""Errors that end a command with one line: user mistakes and system failures."""
 
 import errno
 
-# Not the user's mistake: the exit code is 1, and the command can be repeated when there is space.
+# Not a user mistake: the exit code is 1, and the command can be repeated once there is space.
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -33,7 +33,7 @@ class ClusterLost(ConnectionError):
 
 
 class TrainerGone(OSError):
-    """A training that `evaluate` follows ended without a summary: killed, or by an error."""
+    """The training that `evaluate` follows ended without a summary: it was killed or failed."""
 
     def __init__(self, where: str) -> None:
         super().__init__(

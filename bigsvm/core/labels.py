@@ -1,4 +1,4 @@
-"""Labels: encoding the values found in data as the codes of classes, and decoding them.
+"""Labels: encoding the values found in data as class codes, and decoding them.
 
 Two classes have the codes -1 and +1; more classes have 0, 1, 2, ...
 """
@@ -14,7 +14,7 @@ from bigsvm.core.errors import UserError
 Label = str | int | float
 Classes = tuple[Label, ...]  # the original labels, in the order of their codes
 
-REST = "rest"  # the class -1 when one label is trained against several others
+REST = "rest"  # the name of class -1 when one label is trained against several others
 # Recorded by a store or model of two classes if the data itself has the label "rest".
 REST_IS_A_LABEL = "rest_is_a_label"
 MAX_CLASSES = 1000  # more distinct labels than this mean that the column is wrong
@@ -25,7 +25,7 @@ class RealRest(str):
 
 
 def to_label(value: Any) -> Label:
-    """A value as a label that JSON can hold: text, or a number, as an int if it is whole."""
+    """Convert a value to a label that JSON can hold: text or a number, an int if it is whole."""
     if isinstance(value, bytes):
         value = decode_text(value)
     if isinstance(value, str):
@@ -69,7 +69,7 @@ def check_label(label: Any) -> None:
             return
     except UnicodeEncodeError:
         pass
-    raise ValueError(f"{str(label)[:50]!r} is no label")
+    raise ValueError(f"{str(label)[:50]!r} is not a label")
 
 
 def distinct_labels(labels: np.ndarray, where: str) -> dict[Any, Label]:
@@ -169,7 +169,7 @@ def one_vs_rest_signs(codes: np.ndarray, k: int) -> np.ndarray:
 
 
 def class_index(label: Label, classes: Classes, where: str) -> int:
-    """The number, from 0, of the class that a label belongs to."""
+    """The position in `classes` of the class that a label belongs to."""
     # Backwards, because the first class may be the rest, to which every other label belongs.
     for index in reversed(range(len(classes))):
         if same_label(label, classes[index]):
@@ -210,7 +210,7 @@ def sorted_labels(values: Collection[Label]) -> list[Label]:
 
 
 def describe_labels(values: Collection[Label]) -> str:
-    """The labels, for a message: the first eight."""
+    """The first eight labels, for a message."""
     shown = ", ".join(repr(value) for value in sorted_labels(values)[:8])
     return f"the labels are {shown}" + (", ..." if len(values) > 8 else "")
 

@@ -1,4 +1,10 @@
-"""Text for messages of one line: quoted names, shortened errors, durations, sizes."""
+"""One-line messages (quoted names, shortened errors, durations, sizes) and progress reports."""
+
+from collections.abc import Callable
+
+# How long operations report progress: (what is being done, amount done, total or None if unknown).
+# `bigsvm.terminal` displays it.
+Progress = Callable[[str, int, int | None], None]
 
 MAX_TOKEN = 40
 MAX_REASON = 500
@@ -39,3 +45,7 @@ def format_bytes(count: float) -> str:
             return f"{count:.3g} {unit}" if count < 100 else f"{count:.0f} {unit}"
         count /= 1024
     return f"{count:,.1f} TiB"
+
+
+def no_progress(what: str, done: int, total: int | None) -> None:
+    """Ignore a progress report."""

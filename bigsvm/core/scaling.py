@@ -110,7 +110,7 @@ class ScalingFit:
             offset, scale = self.origin + self.mean, np.sqrt(self.squares / self.count)
         elif kind == "minmax":
             offset, scale = self.low / 2 + self.high / 2, self.high / 2 - self.low / 2
-        # The variance of a constant feature may round to a tiny number instead of 0, its range not.
+        # The variance of a constant feature may not round to 0, but its range is exact.
         constant = (self.low == self.high) | (scale == 0)
         if kind != "none":
             offset[constant] = self.low[constant]

@@ -1,4 +1,4 @@
-"""When a training has converged."""
+"""The stop rule: when training has converged."""
 
 from dataclasses import dataclass
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 class StopRule:
     """Converged when gap <= relative * a'Qa + absolute and no idle pattern waits to join.
 
-    a'Qa is the margin: about the decision value of a support vector that is on it. The relative
-    rule is the default. Scaled so that the margin is 1, alpha is LIBSVM's dual variable, and
+    a'Qa is the margin, about the decision value of a support vector on it. The relative rule is the
+    default. Scaled so that the margin is 1, alpha is LIBSVM's dual variable, and
     gap / a'Qa is what LIBSVM and scikit-learn call `tol`. The gap bounds f - f*, the distance of
     f = 1/2 a'Qa from its minimum over the working set, so (f - f*) / f is at most 2 * relative.
 
     The absolute rule is the paper's. The margin shrinks as 1 / n and as 1 / C, so the same absolute
-    tolerance means something else on every problem; where it exceeds the margin, a model that is
-    not worth having counts as converged.
+    tolerance means something different on every problem; where it exceeds the margin, even a
+    useless model counts as converged.
 
     Attributes
     ----------
     relative : float
-        Below 1; 0 where the absolute rule is meant.
+        Below 1; 0 under the absolute rule.
     absolute : float
-        0 where the relative rule is meant.
+        0 under the relative rule.
     """
 
     relative: float = 0.0

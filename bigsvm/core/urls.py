@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bigsvm.core.errors import UserError
 
-# In Azure URLs the container stands before the @, not a user.
+# In Azure URLs, what precedes the @ is a container, not a user.
 _CONTAINER_AT_ACCOUNT = ("abfs", "abfss", "wasb", "wasbs")
 _SECRET = re.compile("(sig|signature|token|key|secret|password|credential)[^=&]*=", re.IGNORECASE)
 
@@ -35,8 +35,8 @@ def reject_credentials(url: str) -> None:
         scheme, _, rest = part.partition("://")
         user = re.split("[/?#]", rest)[0].rpartition("@")[0]
         query = rest.partition("?")[2]
-        named = user and (":" in user or scheme.lower() not in _CONTAINER_AT_ACCOUNT)
-        if named or (query and (scheme.lower().startswith("http") or _SECRET.search(query))):
+        has_user = user and (":" in user or scheme.lower() not in _CONTAINER_AT_ACCOUNT)
+        if has_user or (query and (scheme.lower().startswith("http") or _SECRET.search(query))):
             raise UserError(
                 f"the {scheme}:// URL of a store holds credentials (before an @ or after a ?) that "
                 "would be written to files and logs; leave them out: they come from the environment"

@@ -1,4 +1,4 @@
-"""The variance of all values of many rows, which the kernel width `gamma: scale` is made of."""
+"""The variance over all values of a data set, from which `gamma: scale` is computed."""
 
 import numpy as np
 
@@ -13,8 +13,8 @@ def scale_gamma(n_features: int, variance: float) -> float:
 class VarianceAccumulator:
     """The variance of all values, accumulated over batches of rows.
 
-    The result does not depend on the batches, to the bit: each row is summed by itself, then the
-    rows are added one by one.
+    The result is bitwise independent of the batches: each row is summed by itself, then the sums
+    are added one by one.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ import yaml
 
 from bigsvm.core.errors import UserError
 
-# Some thousand lines; parsing takes a second per 40 KiB.
+# Several thousand lines; parsing takes a second per 40 KiB.
 MAX_BYTES = 128 * 1024
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes
-from bigsvm.core.progress import Progress, no_progress
+from bigsvm.core.messages import Progress, no_progress
 from bigsvm.files.atomic import atomic_write
 from bigsvm.models.calibration import Calibration, Reliability, reliability_of
 from bigsvm.models.final_scores import Majority, majority_of

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.progress import Progress, no_progress
+from bigsvm.core.messages import Progress, no_progress
 from bigsvm.files.staging import staging_dir
 from bigsvm.models.model import load_model
 from bigsvm.models.scoring import LabelledChunk, scale_chunks

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from bigsvm.cluster.worker_process import UnfitWorker, software_versions, task_lock
-from bigsvm.core.threads import available_threads, use_threads
+from bigsvm.core.compiled import available_threads, use_threads
 from bigsvm.kernels import block_of
 from bigsvm.models.scoring import Scorer
 

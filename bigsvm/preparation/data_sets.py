@@ -9,7 +9,7 @@ from typing import Any
 
 from bigsvm.config import ArraysConfig, DataConfig, PrepareOptions
 from bigsvm.core.errors import BeingWritten, UserError
-from bigsvm.core.progress import Progress, no_progress
+from bigsvm.core.messages import Progress, no_progress
 from bigsvm.core.urls import is_url
 from bigsvm.preparation.sources import cache_dir, file_digests, local_files, source_files
 from bigsvm.stores.group import open_group

@@ -13,8 +13,7 @@ import numpy as np
 from bigsvm.config.prepare_options import PrepareOptions
 from bigsvm.core.errors import DISK_FULL, UserError
 from bigsvm.core.labels import Classes
-from bigsvm.core.messages import quoted
-from bigsvm.core.progress import Progress, no_progress
+from bigsvm.core.messages import Progress, no_progress, quoted
 from bigsvm.core.scaling import Scaling, ScalingFit
 from bigsvm.files.staging import staging_dir
 from bigsvm.preparation.inputs import Input, check_source, open_inputs, with_source_defaults
@@ -86,7 +85,7 @@ def prepare(
     test_file : Path, optional
         A file of test rows; without it, the options may split off a test set.
     progress : callable
-        See `bigsvm.core.progress`.
+        See `bigsvm.core.messages`.
     overwrite : bool
         Replace an existing store.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bigsvm.core.errors import BeingWritten, UserError
 from bigsvm.core.labels import Label
-from bigsvm.core.progress import Progress
+from bigsvm.core.messages import Progress
 from bigsvm.preparation.download import download
 from bigsvm.readers import Format
 from bigsvm.tables.files import SourceName, expand, is_table_source

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numba import get_num_threads
 
+from bigsvm.core.compiled import use_threads
 from bigsvm.core.errors import UserError
-from bigsvm.core.threads import use_threads
 from bigsvm.solvers.column_cache import ColumnCache
 from bigsvm.solvers.nodes import Iterate, find_nodes
 from bigsvm.solvers.problem import Problem

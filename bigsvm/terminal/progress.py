@@ -5,8 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bigsvm.core.messages import format_duration
-from bigsvm.core.progress import Progress, no_progress
+from bigsvm.core.messages import Progress, format_duration, no_progress
 from bigsvm.terminal.logs import is_quiet, log
 
 SECONDS_BETWEEN_LINES = 10.0

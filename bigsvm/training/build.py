@@ -15,9 +15,9 @@ from bigsvm.backends.local import LocalBackend
 from bigsvm.backends.memory import MemoryPlan, check_chunk_size, plan_memory
 from bigsvm.cluster.workers import Cluster
 from bigsvm.config import EXACT_UP_TO, Config, SolverConfig
+from bigsvm.core.compiled import available_threads
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import classes_to_json, n_outputs_for, one_vs_rest_signs
-from bigsvm.core.threads import available_threads
 from bigsvm.core.variance import VarianceAccumulator, scale_gamma
 from bigsvm.core.version import ARITHMETIC
 from bigsvm.kernels import Kernel, warm_up

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.core.errors import TrainerGone, UserError
-from bigsvm.core.progress import Progress, no_progress
+from bigsvm.core.messages import Progress, no_progress
 from bigsvm.core.yaml_dialect import read_yaml
 from bigsvm.models.evaluation import (
     HEADING,

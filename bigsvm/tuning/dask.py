@@ -13,7 +13,7 @@ import numpy as np
 from bigsvm.backends import worker
 from bigsvm.cluster.worker_process import UnfitWorker
 from bigsvm.cluster.workers import Cluster
-from bigsvm.core.threads import available_threads, use_threads
+from bigsvm.core.compiled import available_threads, use_threads
 from bigsvm.solvers.precomputed import kernel_matrix
 from bigsvm.stores.store import open_dataset
 from bigsvm.tuning.cross_validation import FoldResult, FoldTask, Grid, Split, validate_fold

@@ -12,8 +12,8 @@ import numpy as np
 from bigsvm.cluster.start import connect
 from bigsvm.cluster.workers import Cluster
 from bigsvm.config import Config
+from bigsvm.core.compiled import available_threads
 from bigsvm.core.errors import ClusterLost
-from bigsvm.core.threads import available_threads
 from bigsvm.kernels import warm_up
 from bigsvm.preparation.data_sets import absolute_spec, dataset_spec, resolve_data
 from bigsvm.solvers.precomputed import Limits, solve

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigsvm.backends.local import LocalBackend
+from bigsvm.core.compiled import available_threads, use_threads
 from bigsvm.core.errors import UserError
-from bigsvm.core.threads import available_threads, use_threads
 from bigsvm.kernels import Kernel
 from bigsvm.solvers import reference
 from bigsvm.solvers.column_cache import space_for_columns

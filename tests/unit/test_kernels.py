@@ -6,7 +6,7 @@ import pytest
 from llvmlite import ir
 from llvmlite.binding import parse_assembly
 
-from bigsvm.core.threads import use_threads
+from bigsvm.core.compiled import use_threads
 from bigsvm.kernels import Kernel, block_of, columns, products
 from bigsvm.kernels.simd import element_at
 from tests.support.problems import kernel_matrix
