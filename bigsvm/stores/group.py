@@ -24,6 +24,10 @@ from bigsvm.stores.external import reject_external_links, reject_external_storag
 CHECKSUM_KEY = "bigsvm_seal"
 # Errors of the machine, not of the store: the same read may succeed later.
 _MACHINE_ERRORS = (errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+# Attributes that HDF5 cannot hold as they are: JSON text in its files.
+_AS_JSON = (
+    "classes", "encoding", "feature_names", "files", "parts", "scaling", "prepare", REST_IS_A_LABEL
+)  # fmt: skip
 CHECKSUMMED = ("classes", "feature_names", "fingerprint", "parts", "prepare", "scaling", "source")
 
 
@@ -190,8 +194,7 @@ def read_attributes(group: StoreGroup) -> dict[str, Any]:
     if not _from_prepare(group.handle.attrs):
         return {}
     about = dict(group.handle.attrs)
-    mixed = ("classes", "feature_names", "files", "parts", "scaling", "prepare", REST_IS_A_LABEL)
-    for key in mixed:
+    for key in _AS_JSON:
         if isinstance(about.get(key), str):
             about[key] = json.loads(about[key])
     if CHECKSUM_KEY in about and about[CHECKSUM_KEY] != attributes_checksum(about):
@@ -216,6 +219,8 @@ def _from_prepare(found: Mapping[str, Any]) -> bool:
 def attributes_checksum(about: Mapping[str, Any]) -> str:
     """A checksum of the attributes that `prepare` writes; users may add others."""
     written = {key: about.get(key) for key in CHECKSUMMED}
+    if "encoding" in about:  # of a table; other stores have the checksums of before
+        written["encoding"] = about["encoding"]
     return hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
 
 

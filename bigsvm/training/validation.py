@@ -1,8 +1,8 @@
 """Scores every snapshot on validation rows while a run is trained; keeps the best, may stop early.
 
 A snapshot is scored by itself: it lies between two passes over the data, so no pass computes the
-decision values of its model. Decisions depend only on validation.jsonl and the snapshots, so that a resumed run decides as an
-uninterrupted one does.
+decision values of its model. Decisions depend only on validation.jsonl and the snapshots, so that a
+resumed run decides as an uninterrupted one does.
 """
 
 from __future__ import annotations

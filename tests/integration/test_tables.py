@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import numpy as np
 import onnxruntime
 import pandas as pd
@@ -223,6 +224,22 @@ def test_raw_rows_are_encoded_as_the_training_data_was(
         made = pd.read_csv(out)
         np.testing.assert_allclose(made["decision"], decision, rtol=1e-9, atol=1e-15)
         assert made["id"].tolist() == new["id"].tolist()
+
+
+def test_an_hdf5_store_has_the_encoding_of_a_table_too(data_dir: Path, tmp_path: Path) -> None:
+    messy(data_dir, 300).to_parquet(tmp_path / "t.parquet")
+    for form in ("h5", "zarr"):
+        command("prepare", tmp_path / "t.parquet", tmp_path / f"t.{form}", *OPTIONS, "--quiet")
+    with open_dataset(tmp_path / "t.zarr") as one, open_dataset(tmp_path / "t.h5") as other:
+        assert one.encoding == other.encoding and one.encoding is not None
+    config = f"data: {{train: {tmp_path}/t.h5}}\nmodel: {{C: 1, kernel: {{name: linear}}}}\n"
+    (tmp_path / "t.yaml").write_text(config)
+    command("train", tmp_path / "t.yaml", "--run-dir", tmp_path / "run")
+    assert len(load_model(tmp_path / "run/model.safetensors").predict(messy(data_dir, 9))) == 9
+    with h5py.File(tmp_path / "t.h5", "a") as file:
+        file["train"].attrs["encoding"] = file["train"].attrs["encoding"].replace("angle", "angel")
+    with pytest.raises(UserError, match="damaged"), open_dataset(tmp_path / "t.h5"):
+        pass
 
 
 def columns_for(session: onnxruntime.InferenceSession, rows: pd.DataFrame) -> dict:
