@@ -124,8 +124,9 @@ class BlockSolver:
     def select_block(self, state: State) -> BlockSolve:
         """The working set, with the idle patterns that wait to join it.
 
-        They join one by one, each at the worst derivative of them all, and most need not any more
-        once others have. No more go along than work already: by then the model is another one.
+        Within the subproblem they join one by one, the worst violator first, and most no longer
+        have to once others have joined. At most as many are included as the working set has: by
+        then the model is another one.
         """
         candidates = state.role == self._idle
         members = np.flatnonzero((state.role > IDLE) & ~candidates)

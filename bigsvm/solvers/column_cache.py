@@ -10,10 +10,10 @@ from bigsvm.kernels.tiles import PACK
 from bigsvm.solvers.state import IDLE, SUPPORT
 from bigsvm.solvers.steps import CachedColumns
 
-# While guesses that wait to be used have this share of the slots there are no more, but for those
-# that fill a pack: they would cost columns that are in use.
+# Prefetched columns that have not been used yet may fill this share of the slots; beyond it only as
+# many are prefetched as complete a pack, because each evicts a column that is in use.
 _WAITING = 3 / 4
-# A guess that is not used within this many fetches is given up.
+# A prefetched column that is not used within this many fetches is evicted.
 _PATIENCE = 512
 EMPTY, _GUESSED, _NEEDED = -1, -2, -3
 
@@ -67,7 +67,7 @@ class ColumnCache:
 
     @property
     def at_hand(self) -> CachedColumns:
-        """What compiled code takes."""
+        """The cache as compiled code sees it."""
         return CachedColumns(self.columns, self.slot, self.last_used, self.now)
 
     def fetch(self, s: int, v: int, gradient: np.ndarray, role: np.ndarray) -> None:
@@ -79,8 +79,8 @@ class ColumnCache:
         _note(wanted, slots, cache, self.now)
 
 
-# Compiled, for after each sweep over the data Python's own code has left the processor's caches: a
-# dozen lines of it take as long as half the columns of a hot set.
+# Compiled: after each sweep over the data the interpreter's own code has left the processor's
+# caches, so that a dozen lines of Python would take as long as half the columns of a hot set.
 
 
 @njit(cache=True, nogil=True)
@@ -125,9 +125,9 @@ def _note(wanted, slots, cache, now):  # type: ignore[no-untyped-def]
 
 @inner_njit(cache=True, nogil=True)
 def _first_to_go(last_used, fetched, stale, count):  # type: ignore[no-untyped-def]
-    """Slots that are empty; then of guesses fetched before `stale`; then those used last.
+    """The slots to evict: empty ones, guesses from before `stale`, then the most recently used.
 
-    And where there are no more, of the oldest guesses.
+    If these are not enough, the oldest guesses.
     """
     far = 2.0**52
     rank, slots = np.full(count, -np.inf), np.full(count, -1)
@@ -180,7 +180,7 @@ def prefetch_candidates(gradient, role, slot, s, v, count):  # type: ignore[no-u
 def insert(values, indices, value, index):  # type: ignore[no-untyped-def]
     """Insert into a sorted run, the last falling out; ascending or descending as it is.
 
-    Among equals the one that came first stays ahead.
+    Ties keep their order.
     """
     ascending = value < values[-1]
     k = len(values) - 1

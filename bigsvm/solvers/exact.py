@@ -44,7 +44,7 @@ def _bursts(
     problem: Problem, cache: ColumnCache, state: State, pause: Callable[[int], int]
 ) -> Iterator[None]:
     nodes = np.array([*find_nodes(state.gradient, state.role), JOINED_NONE])
-    # Both read-only always: for arrays that can be written to all would be compiled again.
+    # Always read-only: writable arrays are another type, for which all would be compiled again.
     signs = np.broadcast_to(problem.signs, len(state.alpha))
     C = np.broadcast_to(problem.C, len(state.alpha))
     iterate = Iterate(state.alpha, state.gradient, state.role, signs, C, problem.intercept)
@@ -61,14 +61,14 @@ def _bursts(
             raise overflowed(state)
         if why == CACHE_MISS:
             cache.fetch(nodes[FORWARD], nodes[AWAY], state.gradient, state.role)
-            until = state.iteration + 1  # columns may take long: show up after each
+            until = state.iteration + 1  # columns may take long: yield after each
         else:
             until = state.iteration + _BURST
             yield
 
 
 def overflowed(state: State) -> UserError:
-    """The loop cannot continue: its numbers left the range of floating point."""
+    """The error of a loop whose numbers left the range of floating point."""
     return UserError(
         f"iteration {state.iteration}: the gap is {state.gap}, no step can be taken; kernel values "
         "leave the range of float32 or the tolerance that of float64: scale the data "

@@ -1,4 +1,4 @@
-"""Kernel columns of a hot set, kept from one hot set to the next as far as their patterns stay."""
+"""Kernel columns of a hot set, reused by the next one for the patterns that both have."""
 
 import numpy as np
 from numba import prange
@@ -56,7 +56,7 @@ class HotColumns:
 
     @property
     def at_hand(self) -> Columns:
-        """What compiled code takes."""
+        """The cache as compiled code sees it."""
         return Columns(self.columns, self.slot)
 
     def arrange(self, index: np.ndarray) -> np.ndarray:
@@ -116,7 +116,7 @@ class HotColumns:
         )
 
     def fetch(self, needed: int, kept: int, gradient: np.ndarray, role: np.ndarray) -> None:
-        """Have the column of the place `needed` at hand, and not lose that of `kept`."""
+        """Cache the column of the place `needed`, without evicting that of `kept`."""
         wanted, slots = _choose(needed, kept, gradient, role, self.slot, self._owner)
         self._backend.columns(self._backend.gather(wanted), self.columns, slots)
         self.columns[slots, len(self._index)] = 0.0  # for the reservoir
@@ -136,7 +136,7 @@ class HotColumns:
         self.slot[place] = 0
 
     def _extend(self, cached: np.ndarray, places: np.ndarray) -> None:
-        """Compute what the columns at hand lack: their values at the new patterns in `places`."""
+        """Extend the cached columns by their values at the new patterns in `places`."""
         if not len(cached) or not len(places):
             return
         rows, slots = self._backend.gather(cached), self.slot[cached].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Steps on a hot set: from the state of a subproblem to compiled code, and columns for it."""
+"""Steps on a hot set: hands its iterate to compiled code, computes the columns it needs."""
 
 from collections.abc import Callable, Iterator
 
@@ -42,8 +42,8 @@ def hot_steps(
 ) -> Iterator[None]:
     """Take steps on the patterns of `block` until its tolerances are met or its last iteration.
 
-    Or, after as many steps as there are patterns, until the gap is at most `enough`. Not before:
-    one outlier may hold the whole gap, and what comes after is worth more than a step.
+    Or, after as many steps as there are patterns, until the gap is at most `enough`. Not earlier: a
+    single outlier may account for the whole gap, and one step would close it.
 
     Where `block` has a level, its patterns need not keep the sum of their alpha. They minimise
     a'Qa / 2 - level * sum(a) over a >= 0, whose solutions are those on the simplex but for their

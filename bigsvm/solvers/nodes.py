@@ -66,20 +66,20 @@ def pairwise_gap(gradient, role):  # type: ignore[no-untyped-def]
     One that does counts as if it had. NaN where a derivative is one. Compiled, because each mask of
     a numpy expression is as long as the data.
     """
-    lowest, highest, someone_joins = np.inf, -np.inf, False
+    lowest, highest, has_violator = np.inf, -np.inf, False
     for i in range(len(gradient)):
         if role[i] < IDLE:
             continue
         g = gradient[i]
         if np.isnan(g):
-            return np.nan, someone_joins
+            return np.nan, has_violator
         joins = role[i] == IDLE and g <= 0
-        someone_joins |= joins
+        has_violator |= joins
         if joins or role[i] > IDLE:
             lowest = min(lowest, g)
         if role[i] == SUPPORT:
             highest = max(highest, g)
-    return highest - lowest, someone_joins
+    return highest - lowest, has_violator
 
 
 @njit(cache=True, nogil=True)

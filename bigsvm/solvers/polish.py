@@ -2,7 +2,7 @@
 
 Frank-Wolfe methods find the support soon and its coefficients slowly. At the optimum the
 derivatives of the support are equal, so Q alpha is one number there: solved directly, that is exact
-to rounding. Then it does not matter any more in which order the patterns stood.
+to rounding, and the order of the patterns no longer matters.
 """
 
 from dataclasses import replace
@@ -19,12 +19,12 @@ _ROUNDING = 1e-12
 
 
 def polished(problem: Problem, state: State) -> State:
-    """The optimum near `state`, with its gradient; `state` itself where it is not to be had.
+    """The optimum near `state`, with its gradient; `state` itself if it cannot be found.
 
     Parameters
     ----------
     problem : Problem
-        Of so few patterns that the matrix of them all may be held.
+        Small enough to hold its whole kernel matrix.
     state : State
         Nearly optimal.
 
@@ -52,7 +52,10 @@ def _threadpools() -> ThreadpoolController:
 
 
 def _optimum(q: np.ndarray, alpha: np.ndarray, in_play: np.ndarray) -> np.ndarray | None:
-    """Equal derivatives on a support, from which the negative go and to which the lower come."""
+    """Solve for equal derivatives on the support; update the support until it is stable.
+
+    Patterns with a negative coefficient leave it, violators in the working set join it.
+    """
     support = np.flatnonzero(alpha)
     for _ in range(_CHANGES):
         try:
@@ -74,10 +77,10 @@ def _optimum(q: np.ndarray, alpha: np.ndarray, in_play: np.ndarray) -> np.ndarra
 
 def _matrix(problem: Problem) -> np.ndarray:
     """Q."""
-    everyone = np.arange(problem.backend.n)
-    kernel = np.empty((len(everyone), len(everyone)), np.float32)
-    problem.backend.columns(problem.backend.gather(everyone), kernel, everyone)
+    patterns = np.arange(problem.backend.n)
+    kernel = np.empty((len(patterns), len(patterns)), np.float32)
+    problem.backend.columns(problem.backend.gather(patterns), kernel, patterns)
     q = (kernel + np.float64(problem.intercept)) * np.outer(problem.signs, problem.signs)
-    C = np.broadcast_to(problem.C, everyone.shape)
+    C = np.broadcast_to(problem.C, patterns.shape)
     q[np.diag_indices_from(q)] += np.divide(1.0, C, out=np.zeros(len(C)), where=C > 0)
     return q

@@ -1,4 +1,4 @@
-"""Training on a kernel matrix that is held whole: one compiled call for every C.
+"""Training on a precomputed kernel matrix: one compiled call for every C.
 
 For some thousands of patterns the matrix fits in memory. It is then a column cache in which nothing
 is ever missing, so the steps are those of the exact schedule, and the iterates the same bits.

@@ -183,9 +183,9 @@ class Problem:
 
     def stop_test(self, state: State, gradient: np.ndarray) -> tuple[float, bool]:
         """The gap at `state`'s point under `gradient`, and whether the run may end there."""
-        gap, someone_joins = pairwise_gap(gradient, state.role)
+        gap, has_violator = pairwise_gap(gradient, state.role)
         threshold = self.stop_rule.threshold(quad_form(state.alpha, gradient))
-        return gap, gap <= threshold and not someone_joins
+        return gap, gap <= threshold and not has_violator
 
     def relative_gap(self, state: State) -> float:
         """gap / a'Qa under the gradient of `state`, which is that of its point."""

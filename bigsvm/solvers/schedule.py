@@ -141,7 +141,7 @@ class BlockSchedule:
             self._solvers[k].begin(of_class)
             if self._solvers[k].stop_test(of_class):
                 state.closed.add(k)
-        ahead: dict[int, BlockSolve] = {}  # waiting for a pass, or for ever at the limit
+        ahead: dict[int, BlockSolve] = {}  # waiting for a pass, or stopped at the limit
         waiting: dict[int, GradientRequest] = {}
         while True:
             going = self._going(state, ahead)

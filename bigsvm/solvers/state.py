@@ -1,4 +1,4 @@
-"""All that a training run is: one coefficient, one derivative and one role for each pattern."""
+"""The iterate: one coefficient, one derivative and one role for each pattern."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,10 +18,9 @@ UNSEEN, EXCLUDED, IDLE, WORKING, SUPPORT = -2, -1, 0, 1, 2
 def quad_form(alpha, gradient):  # type: ignore[no-untyped-def]
     """a'Qa, summed in the order of the patterns.
 
-    One function for every stop test: were their sums to differ in the last bit, one test could
-    accept for ever what another rejects. Not by BLAS: its bits differ between machines, and after
-    every call its threads keep spinning for a tenth of a second, on the cores that ours compute
-    on.
+    Every stop test uses this function: if their sums differed in the last bit, one test could
+    accept forever what another rejects. Not BLAS: its bits differ between machines, and after every
+    call its threads spin for a tenth of a second on the cores that ours need.
     """
     total = 0.0
     for i in range(len(alpha)):
@@ -38,7 +37,7 @@ def relative_gap(gap: float, margin: float) -> float:
 def pieces(n: int) -> Iterator[slice]:
     """All of n patterns, a million at a time.
 
-    What is computed of all of them at once, if only in passing, is as large as what a run holds.
+    A temporary array of all patterns would be as large as what a run keeps of them.
     """
     for start in range(0, n, 2**20):
         yield slice(start, min(start + 2**20, n))
