@@ -1,6 +1,7 @@
 """Every option a user can set, checked on the way in; `file` reads them from YAML."""
 
 from bigsvm.config.prepare_options import PrepareOptions
+from bigsvm.config.quantities import Duration, Size
 from bigsvm.config.sections import (
     EXACT_UP_TO,
     HOT_SET,
@@ -9,13 +10,11 @@ from bigsvm.config.sections import (
     ClusterConfig,
     Config,
     DataConfig,
-    Duration,
     KernelConfig,
     ModelConfig,
     ReweightConfig,
     RunConfig,
     Section,
-    Size,
     SolverConfig,
     StopEarlyConfig,
     check_sigma,

@@ -1,12 +1,9 @@
 """The sections of a config file, validated."""
 
-import math
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -15,6 +12,7 @@ from pydantic import (
 )
 
 from bigsvm.config.prepare_options import PrepareOptions
+from bigsvm.config.quantities import Duration, Size
 from bigsvm.config.tune_options import TuneOptions
 from bigsvm.core.stop_rule import StopRule
 from bigsvm.core.urls import is_url, reject_credentials
@@ -28,39 +26,6 @@ EXACT_UP_TO = 20_000
 # The most patterns in a hot set of the block schedule; more are divided into cells of at most half
 # as many, so that the kernel matrix of a cell takes up to 1 GiB.
 HOT_SET = 2**15
-
-_NUMBER = r"(?:\d+\.?\d*|\.\d+)"
-_SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_SIZES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def _size(value: Any) -> Any:
-    if isinstance(value, str):
-        match = re.fullmatch(rf"\s*({_NUMBER})\s*([kmgtKMGT]?[iI]?[bB]?)\s*", value)
-        if not match or match[2].upper() not in _SIZES:
-            raise ValueError("a size is a number of bytes, or text such as 512MiB, 2GiB, 800MB")
-        size = float(match[1]) * _SIZES[match[2].upper()]
-        if not math.isfinite(size):
-            raise ValueError("is too large")
-        return int(size)
-    return value
-
-
-def _duration(value: Any) -> Any:
-    if isinstance(value, str):
-        if re.fullmatch(r"(\d+:)?\d+:\d\d", value):
-            parts = [float(part) for part in reversed(value.split(":"))]
-            return sum(float(part) * 60**power for power, part in enumerate(parts))
-        units = re.findall(rf"({_NUMBER})\s*([smhd])", value)
-        if not units or re.sub(rf"{_NUMBER}\s*[smhd]|\s", "", value):
-            raise ValueError("a time is a number of seconds, or text such as 90s, 2h30m, 01:30:00")
-        return sum(float(number) * _SECONDS[unit] for number, unit in units)
-    return value
-
-
-Size = Annotated[int, BeforeValidator(_size)]
-Duration = Annotated[float, BeforeValidator(_duration)]
 
 
 class Section(BaseModel):
@@ -153,9 +118,7 @@ class KernelConfig(Section):
         if self.sigma is not None:
             check_sigma(self.name, self.sigma)
         elif not isinstance(self.gamma, str) and not _fits_float32(self.rate):
-            raise ValueError(
-                f"gamma = {self.rate:g} is too far from 1 to compute with; scale the data"
-            )
+            raise ValueError(_too_far("gamma", self.rate))
         return self
 
     @property

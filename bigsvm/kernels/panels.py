@@ -300,9 +300,7 @@ def _columns(  # type: ignore[no-untyped-def]
             for g in range(packs.shape[0]):
                 used = min(PACK, slots.shape[0] - g * PACK)
                 for p in range(begin, min(begin + length, panels.shape[0])):
-                    _tile(
-                        panels, p, norms, packs, g, row_norms, used, kernel, values, others
-                    )  # fmt: skip
+                    _tile(panels, p, norms, packs, g, row_norms, used, kernel, values, others)
                     first = start + p * LANES
                     if first + LANES <= stop:
                         for j in range(used):
@@ -335,9 +333,7 @@ def _products(  # type: ignore[no-untyped-def]
                             beyond[c, lane] = out[c, first + lane]
                 for g in range(packs.shape[0]):
                     used = min(PACK, rows - g * PACK)
-                    _tile(
-                        panels, p, norms, packs, g, row_norms, used, kernel, values, others
-                    )  # fmt: skip
+                    _tile(panels, p, norms, packs, g, row_norms, used, kernel, values, others)
                     for c in range(outputs):
                         if is_whole:
                             add_products(values, coef, g, used, c, out, c * out.shape[1] + first)
