@@ -195,7 +195,7 @@ class Training(Monitor):
     def _report(self, now: JointState) -> None:
         self._reported = time.monotonic()
         state = self._up_to_date(now)
-        if state.iteration != self._reported_iteration:
+        if state.iteration > self._reported_iteration:  # a resumed one may be behind the last row
             self._append(self._report_at(state))
 
     def _append(self, report: Report) -> None:

@@ -178,6 +178,20 @@ def test_a_problem_that_is_solved_whole_has_metrics(
     assert falling == sorted(falling, reverse=True)
 
 
+def test_a_run_resumed_inside_a_subproblem_reports_in_order(
+    block_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its gradient is older than the last line of metrics.jsonl."""
+    monkeypatch.setattr("bigsvm.training.loop.REPORT_SECONDS", 0.0)
+    run = block_config.parent / "run"
+    cells = ["--run-dir", str(run), "--set", "solver.hot_set=32"]
+    for limit in (*range(40, 400, 40), 10**6):
+        limited = [*cells, "--set", f"solver.max_iterations={limit}"]
+        assert cli.main(["train", str(block_config), *limited]) == 0
+        assert reported(run) == sorted(set(reported(run)))
+    assert len(reported(run)) > 1
+
+
 def test_progress_tells_the_time_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
