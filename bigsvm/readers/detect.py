@@ -26,7 +26,13 @@ BY_SUFFIX: dict[str, Format] = {
     ".svmlight": "libsvm",
     ".svm": "libsvm",
 }
-_FEATURE = re.compile(r"\d+:[-+.\d]")
+# Up to the first feature. A CSV row with a date and a time of day looks much like it.
+_LIBSVM_ROW = re.compile(
+    r"""\s*
+    (([-+]?[\d.eE]+(,[-+]?[\d.eE]+)*|[^,;|:\s]+)\s+)?  # a label, or several
+    \d+:[-+.\d][^:,;|\s]*(\s|$)""",
+    re.VERBOSE,
+)
 _TWO_COUNTS = re.compile(r"\s*\d+\s+\d+\s*")
 
 
@@ -74,7 +80,7 @@ def _by_content(path: Path, lines: list[str]) -> Format:
     if _TWO_COUNTS.fullmatch(rows[0]) and len(rows) > 1 and len(rows[1].split()) > 2:
         return "miniboone"
     # A row of zeros is just a label, so the first rows alone may not reveal the format.
-    if any(_FEATURE.match(token) for row in rows[:100] for token in row.split()[:2]):
+    if any(_LIBSVM_ROW.match(row) for row in rows[:100]):
         return "libsvm"
     if any(delimiter in rows[0] for delimiter in ",;|\t "):
         return "csv"

@@ -11,6 +11,7 @@ from bigsvm.core.errors import UserError
 from bigsvm.files.staging import staging_dir
 
 STANDARD_INPUT = "-"
+_SPOOLED = "standard input"  # the name of the file it is kept in
 # Of a folder, these are parts of a table; what begins with . or _ is a marker of its writer.
 PART_SUFFIXES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
 COMPRESSED = (".gz", ".bz2", ".xz")
@@ -27,7 +28,9 @@ def is_table_source(source: SourceName) -> bool:
 
 def shown_source(source: SourceName) -> str:
     """The source as it is recorded and named in messages."""
-    return ", ".join(source) if isinstance(source, tuple) else str(source)
+    if isinstance(source, tuple):
+        return ", ".join(source)
+    return _SPOOLED if Path(source).name == _SPOOLED else str(source)
 
 
 def expand(source: SourceName) -> list[Path]:
@@ -78,9 +81,12 @@ def spooled(names: Sequence[str], near: Path) -> Iterator[SourceName]:
     if not folder.is_dir():
         raise UserError(f"{near}: there is no folder {folder}; create it first")
     with staging_dir(near, "stdin") as temporary:
-        path = temporary / "standard-input"
+        path = temporary / _SPOOLED
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file, 2**20)
         if not path.stat().st_size:
             raise UserError("-: standard input is empty")
-        yield path
+        try:
+            yield path
+        except UserError as failure:
+            raise UserError(str(failure).replace(str(path), _SPOOLED)) from failure

@@ -101,7 +101,15 @@ def test_several_files_patterns_folders_and_standard_input_are_the_same(
         found = rows_of(Path(f"{name}.zarr"))
         np.testing.assert_array_equal(found[0], expected[0])
         assert found[1] == expected[1] and (found[2] == expected[2]).all()
-    assert not list(tmp_path.glob(".stdin*"))
+    with open_dataset(Path("d.zarr")) as data:
+        assert data.source == "standard input"
+    refused = subprocess.run(
+        [sys.executable, "-m", "bigsvm", "prepare", "-", "e.zarr", "--label-column", "class"],
+        input=b"a,b,class\n1,x,1\n", env=environment(), capture_output=True,
+    )  # fmt: skip
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(b"error: standard input, line 2, column 2 ('b'): 'x'")
+    assert not list(tmp_path.glob(".*stdin*"))
 
 
 def test_libsvm_parts_of_different_width(data_dir: Path, tmp_path: Path) -> None:

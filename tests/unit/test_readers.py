@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bigsvm.readers import decompress
+from bigsvm.readers import ReadOptions, decompress
+from bigsvm.readers.detect import detect_format
 from tests.support.reading import read, refusal, write
 
 
@@ -133,3 +134,22 @@ def test_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(decompress, "BLOCK_BYTES", 10**5)
     path = write(tmp_path, gzip.compress(b"1 1:" + b"2" * 20_000_000), "bomb.gz")
     assert "longer than" in refusal(path, format="libsvm")
+
+
+@pytest.mark.parametrize(
+    ("row", "format"),
+    [
+        ("1 3:0.5", "libsvm"),
+        ("1,4 3:0.5 4:1", "libsvm"),
+        ("spam 3:-.5", "libsvm"),
+        ("3:5", "libsvm"),
+        ("e7,1.5,2024-01-02 01:00:00,g", "csv"),
+        ("e7,1.5,2024-01-02 01:30,g", "csv"),
+        ("7,1.5,2024-01-02 01:30", "csv"),
+        ("7;1.5;2024-01-02 01:30", "csv"),
+        ("2024-01-02 01:30:00\t5", "csv"),
+    ],
+)
+def test_times_of_day_are_no_libsvm_features(tmp_path: Path, row: str, format: str) -> None:
+    path = write(tmp_path, f"{row}\n{row}\n")
+    assert detect_format(path, ReadOptions()) == format
