@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+from numba.np.ufunc import parallel
 
 from scripts import python_path
 
@@ -162,6 +163,9 @@ def become(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    # A semaphore that all processes forked here would share: killed while it is held, one of them
+    # would stop all others for ever. None: numba makes another.
+    parallel._backend_init_process_lock = None
     how, what, *rest = arguments
     sys.argv = [what, *rest]
     if how == "-m":
