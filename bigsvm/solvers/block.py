@@ -203,6 +203,7 @@ class BlockSolver:
             yield from self._steps(block, problem, block.index, pause)
             return
         first_sweep, solved = self._resume(block)
+        yield  # as after the last cell, if it resumes there: what was due may not have been done
         for sweep in count(first_sweep):
             for number, cell in enumerate(cells(served, self._cell, sweep)):
                 if sweep == first_sweep and number < solved:
@@ -215,18 +216,16 @@ class BlockSolver:
 
     @staticmethod
     def _resume(block: BlockSolve) -> tuple[int, int]:
-        """Continue from what a checkpoint has of this subproblem: the sweep, and cells solved.
-
-        A subproblem of other patterns, as after a change of the tolerance, begins anew.
-        """
+        """Continue from what a checkpoint has of this subproblem: the sweep, and cells solved."""
         found = block.state.partial
+        # It may be of other patterns, after a change of the tolerance.
         if found is None or not np.array_equal(found.index, block.index):
             block.state.partial = None
             return 0, 0
         block.part.alpha[:], block.part.gradient[:] = found.alpha, found.gradient
         block.part.role[:] = found.role
         block.part.iteration, block.part.gap = found.iteration, found.gap
-        block.growth = found.growth
+        block.growth, block.quad_form = found.growth, found.quad_form
         return found.sweep, found.cells
 
     def _solve_cell(

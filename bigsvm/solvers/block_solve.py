@@ -99,6 +99,7 @@ class BlockSolve:
             part.gradient,
             part.role,
             self.growth,
+            self.quad_form,
             part.gap,
             part.iteration,
             sweep,

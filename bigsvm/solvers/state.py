@@ -53,8 +53,8 @@ class PartialSolve:
         The patterns of the subproblem.
     alpha, gradient, role : (m,) arrays
         Its iterate. These are the arrays that are being worked on, valid during an event.
-    growth : float
-        The sum of all alpha; see `BlockSolve`.
+    growth, quad_form : float
+        The sum of all alpha, and a'Qa; see `BlockSolve`.
     gap : float
     iteration, sweep, cells : int
         Steps taken; the division into cells, and how many of them are solved.
@@ -65,6 +65,7 @@ class PartialSolve:
     gradient: np.ndarray
     role: np.ndarray
     growth: float
+    quad_form: float
     gap: float
     iteration: int
     sweep: int

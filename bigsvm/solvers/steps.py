@@ -39,6 +39,15 @@ class CachedColumns(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
+def _gap_here(gradient, nodes):  # type: ignore[no-untyped-def]
+    """The gap that the next stop test will see: the idle pattern may join first."""
+    lowest, idle = gradient[nodes[FORWARD]], nodes[IDLE_NODE]
+    if idle >= 0 and gradient[idle] <= 0:
+        lowest = min(lowest, gradient[idle])
+    return gradient[nodes[AWAY]] - lowest
+
+
+@njit(cache=True, nogil=True)
 def steps(iterate, columns, rule, nodes, iteration, until):  # type: ignore[no-untyped-def]
     """Run pairwise steps until convergence, a cache miss, iteration `until` or a failure.
 
@@ -100,4 +109,4 @@ def steps(iterate, columns, rule, nodes, iteration, until):  # type: ignore[no-u
         nodes[JOINED] = JOINED_NONE
         iteration += 1
         if iteration >= until:
-            return PAUSED, iteration, gap
+            return PAUSED, iteration, _gap_here(gradient, nodes)

@@ -91,10 +91,12 @@ class Training(Monitor):
 
     def __post_init__(self) -> None:
         self._reported = self._saved = time.monotonic()
-        self._saved_iteration = self.task.state.resumable_iteration
+        reached = self._saved_iteration = self.task.state.resumable_iteration
         self._last_margin = 0.0
         self._reported_iteration = self.run_dir.last_reported
-        self._snapshot_at = self._next_snapshot(self.task.state.resumable_iteration)
+        # A snapshot that was due here is missing if the cluster was lost while it was written.
+        is_missing = reached > 0 and not self.run_dir.snapshot_path(reached).exists()
+        self._snapshot_at = self._next_snapshot(reached - is_missing)
         self._time_to_verify = VerificationTime(self.task.problem, self.config.solver.time_limit)
 
     def run(self) -> Outcome:
@@ -120,8 +122,9 @@ class Training(Monitor):
         is_due = event.state.iteration == self._snapshot_at
         if is_due:
             self._save_snapshot(event.state)
-        self._snapshot_at = self._next_snapshot(event.state.iteration)
         has_begun = event.what != "begin"
+        if has_begun:  # not before: a resumed run may be behind its last snapshot for a moment
+            self._snapshot_at = self._next_snapshot(event.state.iteration)
         if self.validation is not None and (is_due or not has_begun) and self.validation.stops:
             return "stopped_early"
         if not has_begun:  # a run takes at least one step, however short the time limit

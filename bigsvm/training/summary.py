@@ -24,7 +24,7 @@ def summarise(training: Training, outcome: Outcome, classes: Classes) -> dict[st
     overhead = getattr(backend, "overhead_per_pass", None)  # only on a cluster
     return {
         "status": outcome.status,
-        "iterations": state.iteration,
+        "iterations": state.resumable_iteration,  # in a subproblem, ahead of what follows
         "passes": state.passes,
         "gap": state.gap,
         "relative_gap": state.relative_gap,

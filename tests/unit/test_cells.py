@@ -136,7 +136,7 @@ def test_a_subproblem_of_other_patterns_begins_anew():
         if index is not None:
             none = np.zeros(7)
             role = none.astype(np.int8)
-            state.classes[0].partial = PartialSolve(index, none, none, role, 1.0, 0.5, 9, 3, 2)
+            state.classes[0].partial = PartialSolve(index, none, none, role, 1.0, 0.1, 0.5, 9, 3, 2)
         for _ in BlockSchedule(JointProblem([problem]), RBF, 2**20, hot_set=40).run(state):
             pass
         ends.append(state.classes[0].alpha.tobytes())

@@ -14,6 +14,7 @@ import yaml
 
 from bigsvm import cli
 from bigsvm.core.stop_rule import StopRule
+from bigsvm.files.checked_tensors import read_tensors
 from bigsvm.terminal.progress import show_progress
 from bigsvm.training.display import (
     Report,
@@ -24,7 +25,7 @@ from bigsvm.training.display import (
     open_display,
 )
 from tests.support.small_run import make_store
-from tests.support.trainings import reported, summary
+from tests.support.trainings import newest_checkpoint, reported, snapshots, summary
 
 REPORT = Report(440, 0, 2e-3, 0.01, 0.1, 60, 50, 9.2, 0)
 
@@ -190,6 +191,31 @@ def test_a_run_resumed_inside_a_subproblem_reports_in_order(
         assert cli.main(["train", str(block_config), *limited]) == 0
         assert reported(run) == sorted(set(reported(run)))
     assert len(reported(run)) > 1
+
+
+def test_a_run_resumed_inside_a_subproblem_has_the_same_snapshots(block_config: Path) -> None:
+    """Also the one that was due where it resumes, and is missing."""
+
+    def train(name: str, limit: int) -> Path:
+        run = block_config.parent / name
+        cells = ["--set", "solver.hot_set=32", "--set", "run.snapshot_every=1"]
+        limited = [*cells, "--set", f"solver.max_iterations={limit}", "--run-dir", str(run)]
+        assert cli.main(["train", str(block_config), *limited]) == 0
+        return run
+
+    straight = snapshots(train("straight", 300))
+    between_cells = 0
+    for limit in range(100, 301, 20):
+        run = train("run", limit)
+        reached = newest_checkpoint(run)
+        arrays, _ = read_tensors(run / f"checkpoints/checkpoint-{reached:010d}.safetensors")
+        if "partial index 0" in arrays:
+            between_cells += 1
+            (run / f"snapshots/model-{reached:08d}.safetensors").unlink()
+    train("run", 301)
+    found = snapshots(run)
+    assert {name: found[name] for name in straight} == straight
+    assert between_cells > 5
 
 
 def test_progress_tells_the_time_left(
