@@ -12,6 +12,7 @@ from bigsvm import cli
 from bigsvm.core.errors import UserError
 from bigsvm.core.messages import Progress, no_progress
 from bigsvm.readers import ReadOptions
+from bigsvm.terminal.logs import print_result
 
 if TYPE_CHECKING:
     from bigsvm.models.calibration import Method, Reliability
@@ -61,7 +62,7 @@ def calibrate(
     from bigsvm.models.model import load_model
     from bigsvm.models.scoring import Scorer, places_of_codes, score_chunks
 
-    if model_file.is_dir():
+    if model_file.is_dir():  # it is written, too
         model_file = model_file / MODEL
     model = load_model(model_file)
     with ExitStack() as stack:
@@ -174,9 +175,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"score {found.brier_score:.4f}, log loss {found.log_loss:.4f} on these rows"
     )
     where = out or (arguments.model / MODEL if arguments.model.is_dir() else arguments.model)
-    print(
-        f"written to {where}; python -m bigsvm.predict --probability writes them, python -m "
-        "bigsvm.evaluate RUN_DIR draws how good they are on the test set"
+    print_result(
+        f"written to {where}; python -m bigsvm.predict --probability writes them, "
+        "python -m bigsvm.evaluate RUN_DIR draws how good they are on the test set"
     )
     return 0
 

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.version import __version__ as VERSION
+from bigsvm.terminal.called_as import as_called, called_as_program
 from bigsvm.terminal.closed_output import tolerate_closed_output
 from bigsvm.terminal.logs import LOGGER, configure
 
@@ -34,7 +35,6 @@ COMMANDS = {
     "completion": "print a shell's completion of commands and options",
     "init": "write a config to start from, for a store or a file",
 }
-AS_MODULE, AS_PROGRAM = "python -m bigsvm.", "bigsvm "
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str | None:
@@ -48,16 +48,12 @@ class _Collected(Exception):
 
 
 class Arguments(ArgumentParser):
-    """An argument parser that reports a mistake in one line, as all other errors are.
+    """An argument parser that reports a mistake in one line, as all other errors are."""
 
-    Its `prog` is that of the module, unless the command was called as `bigsvm COMMAND`.
-    """
-
-    called_as = AS_MODULE
     _collected: "list[Arguments] | None" = None
 
     def __init__(self, *, prog: str, **options: Any) -> None:
-        super().__init__(prog=prog.replace(AS_MODULE, self.called_as), **options)
+        super().__init__(prog=as_called(prog), **options)
         messages = self.add_argument_group("messages")
         add = messages.add_argument
         add("-q", "--quiet", action="store_true", help="show warnings and errors only")
@@ -88,6 +84,12 @@ class Arguments(ArgumentParser):
             )
         configure(found.quiet, found.verbose, found.log_file)
         return found
+
+    def format_help(self) -> str:
+        """The help, with commands as they are called."""
+        for action in self._actions:
+            action.help = as_called(action.help or "")
+        return as_called(super().format_help())
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage and exiting, as argparse would."""
@@ -169,12 +171,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"bigsvm {VERSION}")
         return 0
     if arguments and arguments[0] in COMMANDS:
-        Arguments.called_as = AS_PROGRAM
         command = importlib.import_module(f"bigsvm.{arguments[0]}")
         try:
-            return run(command.main, arguments[1:])
+            with called_as_program():
+                return run(command.main, arguments[1:])
         finally:
-            Arguments.called_as = AS_MODULE
             _exit_on_ctrl_c()
     if arguments not in ([], ["-h"], ["--help"]):
         near = _did_you_mean(arguments[0], COMMANDS)

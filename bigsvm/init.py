@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bigsvm import cli
 from bigsvm.core.errors import UserError
 from bigsvm.files.atomic import atomic_write
+from bigsvm.terminal.logs import print_result
 
 if TYPE_CHECKING:
     from bigsvm.config.starter import Facts
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         facts = _facts_of_file(arguments.data, arguments.label_column)
     with atomic_write(out) as temporary:
         temporary.write_text(starter_config(facts, stem, suggested_memory()))
-    print(f"written to {out}; next: {cli.Arguments.called_as}train {out}")
+    print_result(f"written to {out}; next: python -m bigsvm.train {out}")
     return 0
 
 

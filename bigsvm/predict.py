@@ -12,7 +12,7 @@ import numpy as np
 
 from bigsvm import cli
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import Classes
+from bigsvm.core.labels import Classes, classes_array
 from bigsvm.core.messages import Progress, no_progress
 from bigsvm.core.urls import is_url, path_or_url
 from bigsvm.prediction.outputs import (
@@ -95,7 +95,8 @@ def predict(
         Columns of the input file to copy to a table of predictions, after the row number.
     threshold : float, optional
         For two classes: rows with at least this decision value, in the units of the output, are of
-        the second class; replaces the threshold of the model.
+        the second class; replaces the threshold of the model. With `probability`, rows with at
+        least this probability of the second class.
     probability : bool
         Add the probability of each class, of a model that has been calibrated: columns
         probability_LABEL, or an array probability (rows, classes) in Zarr.
@@ -110,7 +111,7 @@ def predict(
     Summary
     """
     from bigsvm.models.model import load_model
-    from bigsvm.models.scoring import count_correct
+    from bigsvm.models.scoring import places_of_codes
     from bigsvm.prediction.inputs import open_source
     from bigsvm.prediction.kept_columns import check_kept, open_kept
 
@@ -124,10 +125,12 @@ def predict(
             raise UserError(f"{out}: contains the input {path}; choose another name for the output")
     model = load_model(model_file)
     unit = _unit(model, model_file) if units == "margin" else 1.0
-    if threshold is not None:
-        model = _with_threshold(model, threshold * unit)
     if probability:
         _check_probability(model, model_file, out)
+    if threshold is not None:
+        _check_threshold(model, threshold, probability)
+        if not probability:
+            model = replace(model, threshold=threshold * unit)
     check_kept(keep, out, columns_of(model.classes, probability=probability))
     counts = np.zeros(len(model.classes), np.int64)
     right = 0
@@ -142,12 +145,16 @@ def predict(
             decision = chunk.decisions[0]
             others = None if kept is None else kept.next(len(decision))
             likely = model.probabilities_of(decision) if probability else None
-            rows = Predicted(decision / unit, model.labels_of(decision), likely)
+            places = model.places_of(decision)
+            if likely is not None and threshold is not None:
+                places = (likely[:, 1] >= threshold).astype(int)
+            rows = Predicted(decision / unit, classes_array(model.classes)[places], likely)
             writer.append(chunk.start, rows, others)
-            counts += np.bincount(model.places_of(decision), minlength=len(counts))
+            counts += np.bincount(places, minlength=len(counts))
             if chunk.codes is not None:
                 labelled = True
-                right += count_correct(model, decision, chunk.codes)
+                true_places = places_of_codes(chunk.codes, model.classes)
+                right += int(np.count_nonzero(places == true_places))
             progress("predicting rows", chunk.stop, found.rows)
         if kept is not None:
             kept.check_end()
@@ -157,7 +164,7 @@ def predict(
     return Summary(found.name, out, model.classes, tuple(map(int, counts)), accuracy)
 
 
-def _with_threshold(model: "Model", threshold: float) -> "Model":
+def _check_threshold(model: "Model", threshold: float, probability: bool) -> None:
     if len(model.classes) > 2:
         raise UserError(
             f"--threshold: is for two classes, and the model has {len(model.classes)}, of which "
@@ -165,7 +172,11 @@ def _with_threshold(model: "Model", threshold: float) -> "Model":
         )
     if not np.isfinite(threshold):
         raise UserError(f"--threshold {threshold}: must be a finite number")
-    return replace(model, threshold=threshold)
+    if probability and not 0 <= threshold <= 1:
+        raise UserError(
+            f"--threshold {threshold:g}: with --probability it is one, from 0 to 1; without, a "
+            "decision value"
+        )
 
 
 def _unit(model: "Model", model_file: Path) -> float:
@@ -237,8 +248,9 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
         "(decision, label) or *.npy (decision values); - is standard output, as CSV")  # fmt: skip
     add("--keep", action="append", default=[], metavar="COLUMN", help="a column of the file, such "
         "as an id, to copy to the predictions; repeatable")  # fmt: skip
-    add("--threshold", type=float, metavar="T", help="rows with at least this decision value "
-        "are of the second class (default: the model's threshold, 0 unless fitted)")  # fmt: skip
+    add("--threshold", type=float, metavar="T", help="rows with at least this decision value, or "
+        "with --probability this probability, are of the second class (default: the model's "
+        "threshold, a decision value of 0 unless fitted)")  # fmt: skip
     add("--units", choices=("raw", "margin"), default="raw", help="of decision values and "
         "--threshold: raw, as the model has them (default), or margin, as BigSVC has them: "
         "support vectors are at about 1 or -1")  # fmt: skip

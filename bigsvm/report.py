@@ -9,6 +9,7 @@ from pathlib import Path
 from bigsvm import cli
 from bigsvm.core.errors import UserError
 from bigsvm.files.atomic import atomic_write
+from bigsvm.terminal.called_as import AS_MODULE, as_called
 from bigsvm.terminal.logs import log
 from bigsvm.training.run_dir import run_labels
 
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not (is_run(folder) or (arguments.follow and not folder.exists())):
             raise UserError(f"{folder}: is not a run directory, as python -m bigsvm.train makes it")
     runs = [
-        RunReport(label, RunEvaluation(folder), cli.Arguments.called_as)
+        RunReport(label, RunEvaluation(folder), as_called(AS_MODULE))
         for label, folder in zip(labels, arguments.runs, strict=True)
     ]
     with notify_compilation():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bigsvm import cli
+from bigsvm.terminal.called_as import AS_MODULE, as_called
 from bigsvm.terminal.signals import GracefulExit
 from bigsvm.training.next_step import TrainCommand
 
@@ -31,8 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     config = load_config(arguments.config, arguments.set)
     path = arguments.run_dir or Path(config.run.dir or f"runs/{arguments.config.stem}")
-    program = cli.Arguments.called_as
-    command = TrainCommand(program, arguments.config, arguments.set, arguments.run_dir)
+    command = TrainCommand(as_called(AS_MODULE), arguments.config, arguments.set, arguments.run_dir)
     with GracefulExit().handle_signals() as graceful_exit:
         from bigsvm.training.run import train
 

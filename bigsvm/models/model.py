@@ -108,6 +108,12 @@ class Model:
         return encoding
 
     @property
+    def label_column(self) -> str | None:
+        """The column of the training table that held the labels, if it had a name."""
+        found = self.about.get("label_column")
+        return None if found is None else str(found)
+
+    @property
     def margin(self) -> float | None:
         """a'Qa, about the decision value of a support vector; None in files of older versions.
 
@@ -321,12 +327,15 @@ def load_model(path: Path | str) -> Model:
     Parameters
     ----------
     path : Path or str
+        A file, or a run directory: its `model.safetensors`.
 
     Returns
     -------
     Model
     """
     path = Path(path)
+    if path.is_dir():
+        path = path / "model.safetensors"
     arrays, about = read_tensors(path)
     if about.get("format") not in (FORMAT, WITH_INTERCEPT, MANY_CLASSES, WITH_THRESHOLD):
         raise UserError(

@@ -179,12 +179,6 @@ def places_of_codes(codes: np.ndarray, classes: Classes) -> np.ndarray:
     return np.searchsorted(class_codes(classes), codes)
 
 
-def count_correct(model: Model, decision: np.ndarray, codes: np.ndarray) -> int:
-    """The number of rows that are classified correctly."""
-    chosen = class_codes(model.classes)[model.places_of(decision)]
-    return int(np.count_nonzero(chosen == codes))
-
-
 def _check_rows(x: np.ndarray, chunk: LabelledChunk, where: str) -> None:
     if place := not_in_float32(x):
         row, column = place

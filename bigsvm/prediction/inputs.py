@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes, encode_labels
+from bigsvm.core.messages import quoted
 from bigsvm.core.scaling import Scaling, effective_scaling
 from bigsvm.core.urls import is_url
 from bigsvm.models.model import Model
@@ -39,6 +40,7 @@ class Preparation:
     feature_names: list[str] | None
     scaling: Scaling | None
     encoding: Encoding | None
+    label_column: str | None
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,7 @@ def open_file(
     path: Path, options: ReadOptions, model: Model | Preparation, needs_labels: bool = False
 ) -> Source:
     """Open a file of raw rows for a model, or for data like its training data."""
+    options = _with_label_column(path, options, model.label_column, needs_labels)
     chosen = _encoded_table(path, options, model) or _chosen_columns(path, options, model)
     if chosen is not None:
         if needs_labels and chosen.label is None:
@@ -166,6 +169,25 @@ def open_file(
     reader = match_features(reader, model.feature_names, str(path), "the model")
     rows: int | None = getattr(reader, "n", None)  # unknown in advance for text
     return Source(str(path), rows, _chunks_of_file(path, reader, options, model), raw=True)
+
+
+def _with_label_column(
+    path: Path, options: ReadOptions, trained: str | None, needs_labels: bool
+) -> ReadOptions:
+    """Where none is named, the labels are in the column of the name they had in training."""
+    if trained is None or options.label_column is not None or not options.with_labels:
+        return options
+    table = open_named_table(path, options)
+    if table is None:
+        return options
+    if trained in table.names:
+        return replace(options, label_column=trained)
+    if needs_labels:
+        raise UserError(
+            f"{path}: has no column {quoted(trained)}, which held the labels in training; "
+            "--label-column names another"
+        )
+    return replace(options, with_labels=False)
 
 
 def _encoded_table(

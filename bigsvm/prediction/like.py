@@ -20,15 +20,15 @@ from bigsvm.tables.files import SourceName, expand, shown_source
 
 def preparation_of(path: Path) -> Preparation:
     """How the training data of a model, of a run, or in a store was prepared."""
-    if (path / "config.yaml").exists() and (path / "snapshots").is_dir():
-        path = path / "model.safetensors"
-    if path.suffix == ".safetensors":
+    is_run = (path / "config.yaml").exists() and (path / "snapshots").is_dir()
+    if is_run or path.suffix == ".safetensors":
         model = load_model(path)
         known = (model.classes, model.n_features, model.feature_names, model.scaling)
-        return Preparation(*known, model.encoding)
+        return Preparation(*known, model.encoding, model.label_column)
     with open_dataset(path) as data:
         found = None if data.encoding is None else Encoding.from_json(data.encoding)
-        return Preparation(data.classes, data.d, data.feature_names, data.scaling, found)
+        known = (data.classes, data.d, data.feature_names, data.scaling)
+        return Preparation(*known, found, data.label_column)
 
 
 def prepare_like(
@@ -64,6 +64,7 @@ def prepare_like(
         source=shown_source(source),
         files=file_digests(parts, progress),
         encoding=None if like.encoding is None else like.encoding.to_json(),
+        label_column=like.label_column,
     )
     with StoreWriter(store, {"test": rows}, like.n_features, about, overwrite=overwrite) as writer:
         done = 0

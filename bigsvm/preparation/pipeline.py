@@ -131,6 +131,7 @@ def prepare(
             feature_names=names,
             source=shown_source(source),
             encoding=encoding.to_json() if encoding is not None else None,
+            label_column=getattr(inputs["train"].reader, "label", None),  # of a table with names
             files=digests,
             prepare=options.model_dump(mode="json", exclude_none=True),
         )

@@ -78,6 +78,7 @@ class WeightedReader:
         self._column = position - (position > label >= 0)  # among the features
         self._where = f"column {position + 1}" + (f" ({quoted(names[position])})" if names else "")
         self.n: int | None = getattr(self._table, "n", None)  # unknown for text files
+        self.label: str | None = getattr(self._table, "label", None)
         self.d = self._table.d - 1
         check_features(path, self.d, options)
         self.feature_names = self._table.feature_names and [

@@ -50,6 +50,7 @@ class CsvReader:
         self.feature_names = names and [
             name for k, name in enumerate(names) if k != self.label_column
         ]
+        self.label = names[self.label_column] if names and options.with_labels else None
 
     def batches(self) -> Iterator[Batch]:
         """Yield all rows in order."""

@@ -46,6 +46,7 @@ class ParquetReader:
         self.label_column: int | None = None
         if options.with_labels:
             self.label_column = column_position(path, options.label_column, names, len(names))
+        self.label = None if self.label_column is None else names[self.label_column]
         self.columns = [k for k in range(len(names)) if k != self.label_column]
         for k in self.columns:
             kind = schema.field(self._positions[k]).type

@@ -219,8 +219,8 @@ def _from_prepare(found: Mapping[str, Any]) -> bool:
 def attributes_checksum(about: Mapping[str, Any]) -> str:
     """A checksum of the attributes that `prepare` writes; users may add others."""
     written = {key: about.get(key) for key in CHECKSUMMED}
-    if "encoding" in about:  # of a table; other stores have the checksums of before
-        written["encoding"] = about["encoding"]
+    # Of a table; other stores have the checksums of before.
+    written |= {key: about[key] for key in ("encoding", "label_column") if key in about}
     return hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
 
 

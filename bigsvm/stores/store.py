@@ -54,6 +54,7 @@ class Dataset(StoredRows):
         self.parts: list[str] | None = about.get("parts")
         self.prepare_options: dict[str, Any] = about.get("prepare") or {}
         self.encoding: dict[str, Any] | None = about.get("encoding") if prepared else None
+        self.label_column: str | None = about.get("label_column") if prepared else None
         scaling = about.get("scaling")
         self.scaling: Scaling | None = Scaling.from_json(scaling) if scaling else None
         recorded = recorded_classes(about, where) if prepared else None

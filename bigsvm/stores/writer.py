@@ -40,6 +40,7 @@ class StoreMetadata:
     files: Mapping[str, str] = field(default_factory=dict)  # part -> SHA-256 of the raw file
     prepare: Mapping[str, Any] = field(default_factory=dict)  # the options it was made with
     encoding: Mapping[str, Any] | None = None  # of the columns of a table
+    label_column: str | None = None  # its name in the table
 
     def attributes(self) -> dict[str, Any]:
         """The attributes of a group of the store."""
@@ -53,6 +54,7 @@ class StoreMetadata:
             "files": dict(self.files),
             "prepare": dict(self.prepare),
             **({} if self.encoding is None else {"encoding": dict(self.encoding)}),
+            **({} if self.label_column is None else {"label_column": self.label_column}),
         }
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bigsvm.core.errors import UserError
+from bigsvm.terminal.called_as import as_called
 
 LOGGER = logging.getLogger("bigsvm")
 _ONLY_FILE = {"only_file": True}
@@ -23,7 +24,7 @@ class _Stderr(logging.Handler):
             return
         level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
         with suppress(OSError):  # the reader of stderr may be gone
-            print(level + record.getMessage(), file=sys.stderr, flush=True)
+            print(level + as_called(record.getMessage()), file=sys.stderr, flush=True)
 
 
 _stderr = _Stderr(logging.INFO)
@@ -83,5 +84,6 @@ def log_only_to_file(message: str) -> None:
 
 def print_result(line: str) -> None:
     """Print a result on standard output, and write it to the log file."""
+    line = as_called(line)
     print(line)
     log_only_to_file(line)

@@ -40,6 +40,7 @@ class SnapshotWriter:
             "feature_names": dataset.feature_names,
             "n_train": dataset.n,
             **({} if dataset.encoding is None else {"encoding": dataset.encoding}),
+            **({} if dataset.label_column is None else {"label_column": dataset.label_column}),
         }
 
     def save(

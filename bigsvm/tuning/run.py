@@ -19,7 +19,7 @@ from bigsvm.preparation.data_sets import absolute_spec, dataset_spec, resolve_da
 from bigsvm.solvers.precomputed import Limits, solve
 from bigsvm.stores.store import Dataset, open_dataset
 from bigsvm.terminal.compiling import notify_compilation
-from bigsvm.terminal.logs import log
+from bigsvm.terminal.logs import log, print_result
 from bigsvm.terminal.progress import show_progress
 from bigsvm.terminal.signals import GracefulExit
 from bigsvm.training.run_dir import RunDir
@@ -192,7 +192,7 @@ def _write_results(
     for key in edges_reached(order[0], grid.C, tuning.sigmas):
         print(f"the best {key} is at the edge of its grid: extend tune.{key}")
     print(f"table: {run_dir.table}; picture: {run_dir.heat_map(order[0].algorithm)}")
-    print(f"train the best: python -m bigsvm.train {run_dir.best}")
+    print_result(f"train the best: python -m bigsvm.train {run_dir.best}")
 
 
 def _best_config(config: Config, best: Point, run_dir: TuneDir) -> str:

@@ -80,6 +80,44 @@ def test_another_threshold(folder: Path, model: Model, data_dir: Path, tmp_path:
     assert 60 <= (table["label"] == "h").sum() <= 80
 
 
+def test_a_threshold_among_probabilities(folder: Path, data_dir: Path, tmp_path: Path) -> None:
+    rows, calibrated = folder / "rows.csv", tmp_path / "calibrated.safetensors"
+    command("calibrate", folder / "run", "--on", rows, "--out", calibrated)
+    asked = ["predict", calibrated, rows, tmp_path / "o.csv", "--probability", "--threshold"]
+    command(*asked, "0.3")
+    table = pd.read_csv(tmp_path / "o.csv")
+    likely = table["probability_h"] >= 0.3
+    assert table["label"].tolist() == np.where(likely, "h", "g").tolist()
+    assert (table["label"] == "h").sum() > (table["probability_h"] >= 0.5).sum()
+    assert cli.main([*map(str, asked), "30", "--overwrite"]) == 2
+
+
+def test_the_labels_are_where_they_were_in_training(
+    folder: Path, data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """In the column of that name, not in the last; a run directory stands for its model."""
+    rows = rows_of(data_dir)
+    for name, columns in {
+        "moved": ["class", *NAMES],
+        "more": ["class", *NAMES, "id"],
+        "unlabelled": [*NAMES, "id"],
+    }.items():
+        rows[columns].to_csv(tmp_path / f"{name}.csv", index=False)
+        rows[columns].to_parquet(tmp_path / f"{name}.parquet")
+    share = {}
+    for name in ("moved.csv", "more.csv", "more.parquet", "unlabelled.csv", "unlabelled.parquet"):
+        command("predict", folder / "run", tmp_path / name, tmp_path / "o.csv", "--overwrite")
+        said = capsys.readouterr().out
+        share[name] = said.partition("accuracy ")[2].partition(" %")[0]
+    assert len({share[name] for name in share if "unlabelled" not in name}) == 1
+    assert float(share["moved.csv"]) > 75 and share["unlabelled.csv"] == ""
+    assert share["unlabelled.parquet"] == ""
+    asked = ["calibrate", folder / "run", "--on", tmp_path / "unlabelled.csv"]
+    assert cli.main([*map(str, asked)]) == 2
+    words = "has no column 'class', which held the labels in training; --label-column names another"
+    assert words in capsys.readouterr().err
+
+
 def test_standard_output_is_csv_and_nothing_else(folder: Path, tmp_path: Path) -> None:
     model_file = folder / "run/model.safetensors"
     command("predict", model_file, folder / "rows.csv", tmp_path / "o.csv", "--keep", "id")
