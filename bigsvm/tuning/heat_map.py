@@ -54,7 +54,7 @@ def plot_heat_map(path: Path, points: Sequence[Point], best: Point, metric: str)
         axes.set_ylabel("sigma")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    name = metric.replace("_", " ")
+    name = {"auc": "AUC", "f1": "F1"}.get(metric, metric.replace("_", " "))
     at = "" if best.sigma is None else f", sigma = {best.sigma:g}"
     folds = len(best.values["accuracy"])
     title = (
@@ -65,7 +65,7 @@ def plot_heat_map(path: Path, points: Sequence[Point], best: Point, metric: str)
     figure.suptitle("\n".join(wrap(title, int(11 * figure.get_figwidth()))), fontsize=10)
     figure.colorbar(
         image,
-        label=f"{name.capitalize()} (%)",
+        label=f"{name[0].upper()}{name[1:]} (%)",
         extend="min" if scores.min() < low else "neither",
     )
     with atomic_write(path) as temporary:

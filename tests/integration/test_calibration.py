@@ -235,7 +235,7 @@ def test_three_classes(data_dir: Path, tmp_path: Path, method: str) -> None:
         (["calibrate", "run"], "--on"),
         (["calibrate", "run", "--on", "x.csv", "--method", "platt"], "invalid choice: 'platt'"),
         (["calibrate", "run", "--on", "held-out.csv", "--out", "m.onnx"], "a file *.safetensors"),
-        (["calibrate", "run", "--on", "no-labels.csv"], "--label-column names the labels"),
+        (["calibrate", "run", "--on", "no-labels.csv"], "has no column 'class', which held"),
         (["calibrate", "run", "--on", "numbers.csv"], "the labels, which are needed here"),
         (["calibrate", "run", "--on", "one.csv"], "one.csv: a calibration needs rows of every"),
         (

@@ -4,6 +4,7 @@ import csv
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 import pyarrow.feather
 import pytest
 
-from bigsvm import BigSVC, cli
+from bigsvm import BigSVC, cli, load_model
 from bigsvm.stores.store import open_dataset
 from tests.support.real_table import NAMES, command, magic_table
 from tests.support.trainings import HANGS, environment
@@ -162,8 +163,12 @@ def test_one_model_is_scored_on_raw_files(
             ["evaluate", "run/model.safetensors", "--test", "t.zarr", "--picture", "o.png"],
             "--picture: is for run directories",
         ),
-        (["evaluate", "run", "--test", "remark.csv"], "'remark'; --label-column names another)"),
-        (["predict", "run/model.safetensors", "remark.csv", "o.csv"], "another, --no-labels says"),
+        (["evaluate", "run", "--test", "remark.csv"], "has no column 'class', which held the"),
+        (
+            ["evaluate", "old.safetensors", "--test", "remark.csv"],
+            "'remark'; --label-column names another)",
+        ),
+        (["predict", "old.safetensors", "remark.csv", "o.csv"], "another, --no-labels says"),
     ],
 )
 def test_mistakes(
@@ -174,7 +179,11 @@ def test_mistakes(
     test = pd.read_csv("test.csv")
     test.assign(**{"class": "x"}).to_csv("bad.csv", index=False)
     test.drop(columns="fDist").to_csv("few.csv", index=False)
-    test.assign(remark="far out").to_csv("remark.csv", index=False)
+    renamed = test.rename(columns={"class": "particle"})
+    renamed.assign(remark="far out").to_csv("remark.csv", index=False)
+    model = load_model("run")
+    about = {key: value for key, value in model.about.items() if key != "label_column"}
+    replace(model, about=about).save("old.safetensors")  # as older versions made them
     assert cli.main(arguments) == 2
     error = capsys.readouterr().err
     assert words in error and error.count("error:") == 1, error
