@@ -11,6 +11,7 @@ import numpy as np
 
 from bigsvm.core.scaling import Scaling
 from bigsvm.models.model import Model, load_model
+from bigsvm.tables.encoding import Encoding
 
 
 def model_facts(path: Path) -> dict[str, Any]:
@@ -32,6 +33,7 @@ def model_facts(path: Path) -> dict[str, Any]:
         )
     }
     names = about.pop("feature_names", None)
+    label, _ = about.pop("label_column", None), about.pop("encoding", None)
     status, relative_gap = _ended(path, recorded["iteration"])
     return {
         "model": str(path),
@@ -46,6 +48,8 @@ def model_facts(path: Path) -> dict[str, Any]:
         **_class_facts(model),
         "features": model.n_features,
         "feature_names": names,
+        **({} if label is None else {"label_column": label}),
+        **encoding_facts(model.encoding),
         "scaling": scaling_facts(model.scaling),
         "training": {
             "status": status,
@@ -60,6 +64,14 @@ def model_facts(path: Path) -> dict[str, Any]:
         "fingerprint": recorded["fingerprint"],
         "besides": about or None,
     }
+
+
+def encoding_facts(encoding: Encoding | None) -> dict[str, Any]:
+    """How the columns of a table become features."""
+    if encoding is None:
+        return {}
+    columns = [str(column) for column in encoding.columns]
+    return {"columns": columns, "missing": encoding.missing, "unseen": encoding.unseen}
 
 
 def _intercept(model: Model) -> Any:

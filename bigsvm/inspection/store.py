@@ -7,9 +7,10 @@ import numpy as np
 
 from bigsvm.core.labels import class_codes
 from bigsvm.core.messages import one_line
-from bigsvm.inspection.model import scaling_facts
+from bigsvm.inspection.model import encoding_facts, scaling_facts
 from bigsvm.stores.group import StoreGroup, open_group, wrap_read_errors
 from bigsvm.stores.store import WEIGHT, Dataset, open_dataset
+from bigsvm.tables.encoding import Encoding
 
 
 def store_facts(path: Path) -> dict[str, Any]:
@@ -61,6 +62,8 @@ def _part(path: Path, with_labels: bool) -> dict[str, Any]:
             "classes": _counts(data) if with_labels else None,
             "weight": _weights(data),
             "feature_names": data.feature_names,
+            **({} if data.label_column is None else {"label_column": data.label_column}),
+            **encoding_facts(None if data.encoding is None else Encoding.from_json(data.encoding)),
             "chunk_rows": data.chunk_rows,
             "chunk_bytes": data.stored_chunk_bytes,
             "scaling": scaling_facts(data.scaling),

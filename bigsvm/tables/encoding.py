@@ -46,6 +46,12 @@ class Column:
     indicator: bool = False
     categories: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        if self.kind == "category":
+            return f"{self.name}: one of {len(self.categories):,} values"
+        fill = "" if self.fill is None else f", {self.fill:.6g} where missing"
+        return f"{self.name}: {self.kind}{fill}" + (", with an indicator" if self.indicator else "")
+
     @property
     def features(self) -> list[str]:
         """The names of the features it becomes."""
