@@ -24,7 +24,9 @@ CASES: dict[str, Case] = {
     "model: not there": Case(
         "predict no.safetensors good.csv o.csv", {}, ("no.safetensors", "no such file")
     ),
-    "model: a folder": Case("predict run good.csv o.csv", {}, ("run", "model.safetensors")),
+    "model: a folder without one": Case(
+        "predict folder good.csv o.csv", {"folder/x": "1"}, ("folder", "model.safetensors")
+    ),
     "model: a header of 10 GB": model("damaged", bad.safetensors_header_of(10 * 2**30)),
     "model: a pickle": model("damaged, or not", bad.PICKLE),
     "model: empty": model("damaged, or not", b""),

@@ -31,7 +31,7 @@ CASES: dict[str, Case] = {
     "train: a file of rows": Case(
         "train c.yaml",
         {"c.yaml": bad.config(train="good.csv")},
-        ("good.csv", "bigsvm.prepare"),
+        ("good.csv", "bigsvm prepare"),
     ),
     "train: a folder": Case(
         "train c.yaml",
