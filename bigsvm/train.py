@@ -34,9 +34,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = arguments.run_dir or Path(config.run.dir or f"runs/{arguments.config.stem}")
     command = TrainCommand(as_called(AS_MODULE), arguments.config, arguments.set, arguments.run_dir)
     with GracefulExit().handle_signals() as graceful_exit:
-        from bigsvm.training.run import train
+        from bigsvm.training.compile_ahead import compile_ahead
 
-        status = train(config, command, path, arguments.fresh, began, graceful_exit)
+        with compile_ahead(config.solver) as wait_for_steps:
+            from bigsvm.training.run import train
+
+            status = train(
+                config, command, path, arguments.fresh, began, graceful_exit, wait_for_steps
+            )
     return graceful_exit.exit_code if status == "interrupted" else 0
 
 

@@ -17,7 +17,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property, update_wrapper
 from pathlib import Path
@@ -35,6 +35,7 @@ from bigsvm.core.errors import UserError
 __all__ = [
     "available_threads",
     "inner_njit",
+    "is_cached",
     "njit",
     "parallel_njit",
     "threads_lost",
@@ -137,6 +138,12 @@ class _Cache(caching.FunctionCache):
 
     _impl_class = _CacheFiles
 
+    def signatures(self) -> Iterable[Any]:
+        """The signatures for which there is code that is up to date."""
+        with suppress(Exception):  # a torn index
+            return list(self._cache_file._load_index())
+        return []
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
@@ -163,6 +170,11 @@ def _cache_of(py_func: Any) -> Any:
 
 # numba offers no other hook to choose the cache class. Functions of other packages keep numba's.
 dispatcher.FunctionCache = _cache_of  # type: ignore[attr-defined]
+
+
+def is_cached(function: Any) -> bool:
+    """Whether code of a function of `njit(cache=True)` is in the cache, or there is no cache."""
+    return function._cache.cache_path == os.devnull or bool(function._cache.signatures())
 
 
 @cache

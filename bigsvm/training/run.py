@@ -1,6 +1,6 @@
 """A training run from its config to its summary, as `python -m bigsvm.train` does it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -36,6 +36,7 @@ def train(
     fresh: bool,
     began: float,
     graceful_exit: GracefulExit,
+    wait_for_steps: Callable[[], None] = lambda: None,
 ) -> str:
     """Start or resume the run in a directory, and train until it is done or interrupted.
 
@@ -51,6 +52,8 @@ def train(
     began : float
         When the command began, by `time.monotonic`.
     graceful_exit : GracefulExit
+    wait_for_steps : callable
+        See `compile_ahead`.
 
     Returns
     -------
@@ -60,7 +63,7 @@ def train(
     with notify_compilation() as compile_timer:
         stopwatch = Stopwatch(began, compile_timer)
         try:
-            return _train(config, command, path, fresh, stopwatch, graceful_exit)
+            return _train(config, command, path, fresh, stopwatch, graceful_exit, wait_for_steps)
         except ClusterLost:
             if not graceful_exit():
                 raise
@@ -74,6 +77,7 @@ def _train(
     fresh: bool,
     stopwatch: Stopwatch,
     graceful_exit: GracefulExit,
+    wait_for_steps: Callable[[], None],
 ) -> str:
     """Train as configured in the run directory `path`; return the status."""
     run_dir = RunDir(path)
@@ -118,6 +122,7 @@ def _train(
                 run_dir.write_summary(finished.summary)
             print_finished(finished.summary, path)
             return str(finished.summary["status"])
+        wait_for_steps()
         stack.enter_context(track_run(path, config.run.log_to, graceful_exit))
         outcome = _run(training)
         if outcome.status != "interrupted":

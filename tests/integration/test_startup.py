@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from bigsvm.cli import COMMANDS, run
+from bigsvm.config import SolverConfig
+from bigsvm.core.compiled import available_threads
+from bigsvm.training import compile_ahead
 from tests.support.trainings import command, environment
 
 HEAVY = ("numba", "zarr", "h5py", "pyarrow", "matplotlib", "sklearn", "dask", "scipy", "rich")
@@ -43,6 +46,39 @@ def test_the_second_start_compiles_nothing(config: Path, tmp_path: Path) -> None
         )
     assert "data loaded from" in done.stdout and "data saved to" not in done.stdout
     assert "compiling" not in done.stderr
+
+
+@pytest.mark.skipif(available_threads() < 2, reason="a second core compiles the steps")
+def test_the_first_start_finds_the_steps_compiled_by_a_second_process(
+    config: Path, tmp_path: Path
+) -> None:
+    settings = ("solver.schedule=block", "solver.absolute_tolerance=null", "solver.tolerance=0.1")
+    done = subprocess.run(
+        command(config, tmp_path / "run", *settings),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(2) | {"NUMBA_CACHE_DIR": str(tmp_path / "numba"), "NUMBA_DEBUG_CACHE": "1"},
+    )
+    saved = [line for line in done.stdout.splitlines() if "data saved to" in line]
+    loaded = [line for line in done.stdout.splitlines() if "data loaded from" in line]
+    assert any("panels._columns" in line for line in saved)
+    for name in ("conjugate.conjugate_steps", "conjugate.find_nodes", "hot_columns._choose"):
+        assert not any(name in line for line in saved)
+        assert any(name in line for line in loaded)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [SolverConfig(schedule="exact"), SolverConfig(absolute_tolerance=1e-5), SolverConfig()],
+)
+def test_no_second_process_where_it_would_compile_nothing(
+    solver: SolverConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_ahead.compile_steps()  # so that the default, the block schedule, finds its steps cached
+    monkeypatch.setattr(compile_ahead.subprocess, "Popen", None)
+    with compile_ahead.compile_ahead(solver) as wait:
+        wait()
 
 
 @pytest.mark.parametrize(
