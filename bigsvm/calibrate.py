@@ -1,7 +1,7 @@
 """Fit probabilities to decision values: python -m bigsvm.calibrate RUN|MODEL --on FILE."""
 
 import sys
-from argparse import Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -136,10 +136,7 @@ examples:
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
     parser = cli.Arguments(
-        prog="python -m bigsvm.calibrate",
-        description="Fit probabilities to the decision values of a model.",
-        epilog=EXAMPLES,
-        formatter_class=RawDescriptionHelpFormatter,
+        "bigsvm.calibrate", "Fit probabilities to the decision values of a model.", EXAMPLES
     )
     add = parser.add_argument
     add("model", metavar="RUN|MODEL", type=Path, help="a run directory, or a model or snapshot")

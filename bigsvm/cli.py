@@ -7,7 +7,7 @@ import importlib
 import os
 import signal
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
@@ -16,9 +16,8 @@ from typing import Any, NoReturn
 
 from bigsvm.core.errors import UserError
 from bigsvm.core.version import __version__ as VERSION
-from bigsvm.terminal.called_as import as_called, called_as_program
 from bigsvm.terminal.closed_output import tolerate_closed_output
-from bigsvm.terminal.logs import LOGGER, configure
+from bigsvm.terminal.logs import LOGGER, as_called, called_as_program, configure
 
 WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
 
@@ -52,8 +51,13 @@ class Arguments(ArgumentParser):
 
     _collected: "list[Arguments] | None" = None
 
-    def __init__(self, *, prog: str, **options: Any) -> None:
-        super().__init__(prog=as_called(prog), **options)
+    def __init__(self, module: str, description: str, epilog: str) -> None:
+        super().__init__(
+            as_called(f"python -m {module}"),
+            description=description,
+            epilog=epilog,
+            formatter_class=RawDescriptionHelpFormatter,
+        )
         messages = self.add_argument_group("messages")
         add = messages.add_argument
         add("-q", "--quiet", action="store_true", help="show warnings and errors only")
@@ -94,6 +98,14 @@ class Arguments(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage and exiting, as argparse would."""
         raise UserError(f"{message}; see {self.prog} --help")
+
+
+def check_output(option: str, path: Path, suffixes: Sequence[str], what: str) -> None:
+    """Raise a UserError for an output file whose name or folder is wrong; `what` describes it."""
+    if path.suffix.lower() not in suffixes:
+        raise UserError(f"{option} {path}: {what}; name it *{suffixes[0]}")
+    if not path.parent.is_dir():
+        raise UserError(f"{option} {path}: there is no folder {path.parent}; create it first")
 
 
 def run(command: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None = None) -> int:

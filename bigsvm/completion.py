@@ -2,7 +2,7 @@
 
 import importlib
 import sys
-from argparse import Action, Namespace, RawDescriptionHelpFormatter
+from argparse import Action, Namespace
 from collections.abc import Iterator, Sequence
 
 from bigsvm import cli
@@ -18,10 +18,9 @@ EXAMPLES = """examples:
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
     parser = cli.Arguments(
-        prog="python -m bigsvm.completion",
-        description="Print a script that completes the commands of `bigsvm` in a shell.",
-        epilog=EXAMPLES,
-        formatter_class=RawDescriptionHelpFormatter,
+        "bigsvm.completion",
+        "Print a script that completes the commands of `bigsvm` in a shell.",
+        EXAMPLES,
     )
     parser.add_argument("shell", choices=SHELLS)
     return parser.parse_args(argv)

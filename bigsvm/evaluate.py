@@ -1,7 +1,7 @@
 """Score every snapshot of a run, or a model: python -m bigsvm.evaluate RUN_DIR|MODEL [...]."""
 
 import sys
-from argparse import Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,10 +30,9 @@ examples:
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
     parser = cli.Arguments(
-        prog="python -m bigsvm.evaluate",
-        description="Score every snapshot of a run on a test set, in one pass over it.",
-        epilog=EXAMPLES,
-        formatter_class=RawDescriptionHelpFormatter,
+        "bigsvm.evaluate",
+        "Score every snapshot of a run on a test set, in one pass over it.",
+        EXAMPLES,
     )
     add = parser.add_argument
     add("runs", metavar="RUN_DIR|MODEL", nargs="+", type=Path, help="a run directory, as python -m "
@@ -54,10 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     labels = run_labels(arguments.runs, arguments.labels)
     picture = arguments.picture
-    if picture and picture.suffix.lower() != ".png":
-        raise UserError(f"--picture {picture}: plots are PNG files; name it *.png")
-    if picture and not picture.parent.is_dir():
-        raise UserError(f"--picture {picture}: no such folder: {picture.parent}")
+    if picture:
+        cli.check_output("--picture", picture, [".png"], "plots are PNG files")
     # Imported here, so that --help need not wait for numba.
     from bigsvm.terminal.compiling import notify_compilation
     from bigsvm.training.evaluation import RunEvaluation, evaluate_all, evaluate_model, follow

@@ -1,7 +1,7 @@
 """Convert a model for other programs: python -m bigsvm.export MODEL OUT."""
 
 import sys
-from argparse import Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -72,12 +72,7 @@ def check_output(out: Path, overwrite: bool) -> None:
 
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
-    parser = cli.Arguments(
-        prog="python -m bigsvm.export",
-        description="Write a model for ONNX Runtime or LIBSVM.",
-        epilog=EXAMPLES,
-        formatter_class=RawDescriptionHelpFormatter,
-    )
+    parser = cli.Arguments("bigsvm.export", "Write a model for ONNX Runtime or LIBSVM.", EXAMPLES)
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help="a model or snapshot, *.safetensors")
     add("out", metavar="OUT", type=Path, help="*.onnx, or *.model for LIBSVM")

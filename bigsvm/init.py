@@ -1,14 +1,14 @@
 """Write a config to start from: python -m bigsvm.init DATA [--out mine.yaml]."""
 
 import sys
-from argparse import Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bigsvm import cli
 from bigsvm.core.errors import UserError
-from bigsvm.files.atomic import atomic_write
+from bigsvm.files.atomic import write_text
 from bigsvm.terminal.logs import print_result
 
 if TYPE_CHECKING:
@@ -26,11 +26,10 @@ For a store, a sample of the training rows is read. For a file, the config has `
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
     parser = cli.Arguments(
-        prog="python -m bigsvm.init",
-        description="Write a commented config for a store or a file: kernel width from the data, "
+        "bigsvm.init",
+        "Write a commented config for a store or a file: kernel width from the data, "
         "memory limit from the machine.",
-        epilog=EXAMPLES,
-        formatter_class=RawDescriptionHelpFormatter,
+        EXAMPLES,
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="a store (Zarr, HDF5) or a file as for prepare")
@@ -45,10 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     stem = arguments.data.name.partition(".")[0] or "mine"
     out = arguments.out or Path(f"{stem}.yaml")
-    if out.suffix.lower() not in (".yaml", ".yml"):
-        raise UserError(f"--out {out}: a config is YAML; name it *.yaml")
-    if not out.parent.is_dir():
-        raise UserError(f"--out {out}: there is no folder {out.parent}; create it first")
+    cli.check_output("--out", out, [".yaml", ".yml"], "a config is YAML")
     if out.exists() and not arguments.overwrite:
         raise UserError(f"{out}: exists already; --overwrite replaces it, --out names another")
     from bigsvm.config.starter import starter_config, suggested_memory
@@ -60,8 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         facts = _facts_of_store(arguments.data)
     else:
         facts = _facts_of_file(arguments.data, arguments.label_column)
-    with atomic_write(out) as temporary:
-        temporary.write_text(starter_config(facts, stem, suggested_memory()))
+    write_text(out, starter_config(facts, stem, suggested_memory()))
     print_result(f"written to {out}; next: python -m bigsvm.train {out}")
     return 0
 

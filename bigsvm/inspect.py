@@ -2,7 +2,7 @@
 
 import json
 import sys
-from argparse import Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,10 +99,7 @@ def _shown(value: Any, key: str = "") -> str:
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
     parser = cli.Arguments(
-        prog="python -m bigsvm.inspect",
-        description="Show what a model, a run or a store contains.",
-        epilog=EXAMPLES,
-        formatter_class=RawDescriptionHelpFormatter,
+        "bigsvm.inspect", "Show what a model, a run or a store contains.", EXAMPLES
     )
     parser.add_argument(
         "path",

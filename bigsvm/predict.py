@@ -1,12 +1,12 @@
 """Apply a model to a store or a file: python -m bigsvm.predict MODEL INPUT OUT."""
 
 import sys
-from argparse import Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -234,10 +234,7 @@ already. For a store with the parts train and test it is test, unless STORE/trai
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
     parser = cli.Arguments(
-        prog="python -m bigsvm.predict",
-        description="Apply a model to a store or a file, in bounded memory.",
-        epilog=EXAMPLES,
-        formatter_class=RawDescriptionHelpFormatter,
+        "bigsvm.predict", "Apply a model to a store or a file, in bounded memory.", EXAMPLES
     )
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help="a model or snapshot, *.safetensors")
@@ -287,26 +284,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = replace(
         options_from_arguments(vars(arguments)).to_read(), with_labels=not arguments.no_labels
     )
-    positional = (arguments.model, arguments.source, arguments.out, options)
-    options_given: dict[str, Any] = {
-        "arrays": (arguments.x, arguments.y),
-        "overwrite": arguments.overwrite,
-    }
-    for name in ("keep", "threshold", "probability", "units"):
-        options_given[name] = getattr(arguments, name)
+    cluster = None
     if arguments.cluster is not None:
         from bigsvm.config.file import cluster_config
 
-        options_given["cluster"] = cluster_config(arguments.cluster, arguments.set)
+        cluster = cluster_config(arguments.cluster, arguments.set)
     elif arguments.set:
         raise UserError(f"--set {arguments.set[0]}: needs --cluster")
-    with exit_on_sigterm():
-        if arguments.quiet:
-            predict(*positional, **options_given)
-            return 0
-        with show_progress() as progress, notify_compilation():
-            summary = predict(*positional, **options_given, progress=progress)
-    print(summary, file=sys.stderr if str(arguments.out) == STANDARD_OUTPUT else sys.stdout)
+    with exit_on_sigterm(), show_progress() as progress, notify_compilation():
+        summary = predict(
+            arguments.model,
+            arguments.source,
+            arguments.out,
+            options,
+            arrays=(arguments.x, arguments.y),
+            overwrite=arguments.overwrite,
+            cluster=cluster,
+            keep=arguments.keep,
+            threshold=arguments.threshold,
+            probability=arguments.probability,
+            units=arguments.units,
+            progress=progress,
+        )
+    if not arguments.quiet:
+        print(summary, file=sys.stderr if str(arguments.out) == STANDARD_OUTPUT else sys.stdout)
     return 0
 
 

@@ -1,7 +1,7 @@
 """Raw files into a store: python -m bigsvm.prepare SOURCE STORE [options]."""
 
 import sys
-from argparse import Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,11 +32,10 @@ EXAMPLES = """examples:
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
     parser = cli.Arguments(
-        prog="python -m bigsvm.prepare",
-        description="Stream raw files into a chunked store, in bounded memory.",
-        epilog=f"named sources: {', '.join(SOURCES)}, {SYNTHETIC}\n(./NAME for a file of that "
+        "bigsvm.prepare",
+        "Stream raw files into a chunked store, in bounded memory.",
+        f"named sources: {', '.join(SOURCES)}, {SYNTHETIC}\n(./NAME for a file of that "
         f"name)\n\n{EXAMPLES}",
-        formatter_class=RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("source", metavar="SOURCE", nargs="+", help="a named source, or a file: LIBSVM, CSV, TSV, "
@@ -102,13 +101,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     with exit_on_sigterm(), spooled(arguments.source, arguments.store) as source:
         if arguments.like is not None:
             return _prepare_like(source, arguments)
-        asked = (source, arguments.store, options, arguments.test_file)
-        if arguments.quiet:
-            prepare(*asked, overwrite=arguments.overwrite)
-            return 0
         with show_progress() as progress, notify_compilation():
-            summary = prepare(*asked, progress=progress, overwrite=arguments.overwrite)
-    print(summary)
+            summary = prepare(
+                source,
+                arguments.store,
+                options,
+                arguments.test_file,
+                progress,
+                arguments.overwrite,
+            )
+    if not arguments.quiet:
+        print(summary)
     return 0
 
 
@@ -129,14 +132,12 @@ def _prepare_like(source: SourceName, arguments: Namespace) -> int:
             raise UserError(f"--{option}: is taken from --like {arguments.like}; leave it out")
     options = options_from_arguments(vars(arguments)).to_read()
     like = preparation_of(arguments.like)
-    store, asked = arguments.store, {"overwrite": arguments.overwrite}
-    if arguments.quiet:
-        prepare_like(source, store, like, options, **asked)
-        return 0
+    store, overwrite = arguments.store, arguments.overwrite
     with show_progress() as progress:
-        rows = prepare_like(source, store, like, options, **asked, progress=progress)
-    print(f"test: {rows:,} rows x {like.n_features} features, like {arguments.like}")
-    print(f"written to {store}")
+        rows = prepare_like(source, store, like, options, overwrite=overwrite, progress=progress)
+    if not arguments.quiet:
+        print(f"test: {rows:,} rows x {like.n_features} features, like {arguments.like}")
+        print(f"written to {store}")
     return 0
 
 

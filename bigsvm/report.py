@@ -2,15 +2,14 @@
 
 import sys
 import time
-from argparse import Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 from bigsvm import cli
 from bigsvm.core.errors import UserError
-from bigsvm.files.atomic import atomic_write
-from bigsvm.terminal.called_as import AS_MODULE, as_called
-from bigsvm.terminal.logs import log
+from bigsvm.files.atomic import write_text
+from bigsvm.terminal.logs import AS_MODULE, as_called, log
 from bigsvm.training.run_dir import run_labels
 
 EXAMPLES = """writes one HTML file that needs no network: how the runs ended and what to do next,
@@ -27,10 +26,9 @@ examples:
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
     parser = cli.Arguments(
-        prog="python -m bigsvm.report",
-        description="Write a page about one or several runs, or serve it while they train.",
-        epilog=EXAMPLES,
-        formatter_class=RawDescriptionHelpFormatter,
+        "bigsvm.report",
+        "Write a page about one or several runs, or serve it while they train.",
+        EXAMPLES,
     )
     add = parser.add_argument
     add("runs", metavar="RUN_DIR", nargs="+", type=Path, help="written by python -m bigsvm.train")
@@ -47,10 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     labels = run_labels(arguments.runs, arguments.labels)
     out = arguments.out or (arguments.runs[0] if len(labels) == 1 else Path()) / "report.html"
-    if out.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"--out {out}: a report is an HTML file; name it *.html")
-    if arguments.out and not out.parent.is_dir():
-        raise UserError(f"--out {out}: no such folder: {out.parent}")
+    if arguments.out:
+        cli.check_output("--out", out, [".html", ".htm"], "a report is an HTML file")
     # Imported here, so that --help need not wait for numba.
     from bigsvm.inspection.report import RunReport, page, report_data
     from bigsvm.inspection.run import is_run
@@ -75,8 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not out.parent.is_dir():
         raise UserError(f"{out.parent}: the run never began; there is nothing to report")
     made = f"Made {time.strftime('%Y-%m-%d %H:%M')} by bigsvm {cli.VERSION}"
-    with atomic_write(out) as temporary:
-        temporary.write_text(page(report_data(runs, made)), "utf-8")
+    write_text(out, page(report_data(runs, made)))
     print(f"written: {out}")
     return 0
 

@@ -2,12 +2,12 @@
 
 import sys
 import time
-from argparse import Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 from bigsvm import cli
-from bigsvm.terminal.called_as import AS_MODULE, as_called
+from bigsvm.terminal.logs import AS_MODULE, as_called
 from bigsvm.terminal.signals import GracefulExit
 from bigsvm.training.next_step import TrainCommand
 
@@ -48,10 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
     parser = cli.Arguments(
-        prog="python -m bigsvm.train",
-        description="Train a sparse kernel SVM; run again, the same command resumes.",
-        epilog=EXAMPLES,
-        formatter_class=RawDescriptionHelpFormatter,
+        "bigsvm.train", "Train a sparse kernel SVM; run again, the same command resumes.", EXAMPLES
     )
     parser.add_argument("config", type=Path, metavar="CONFIG.yaml")
     parser.add_argument(

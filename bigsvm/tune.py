@@ -1,7 +1,7 @@
 """Choose C and sigma by cross-validation: python -m bigsvm.tune CONFIG.yaml."""
 
 import sys
-from argparse import Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,11 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
     parser = cli.Arguments(
-        prog="python -m bigsvm.tune",
-        description="Choose C and sigma by stratified cross-validation over a grid, as the section "
+        "bigsvm.tune",
+        "Choose C and sigma by stratified cross-validation over a grid, as the section "
         "`tune` of the config says.",
-        epilog=EXAMPLES,
-        formatter_class=RawDescriptionHelpFormatter,
+        EXAMPLES,
     )
     add = parser.add_argument
     add(

@@ -1,10 +1,11 @@
 """Atomic writes: after a crash at any instant a file is either complete or absent."""
 
+import csv
 import errno
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
@@ -45,6 +46,18 @@ def atomic_write(path: Path) -> Iterator[Path]:
     finally:
         if descriptor is not None:  # kept open until now, so that its inode is not reused
             os.close(descriptor)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small text file atomically."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, "utf-8")
+
+
+def write_csv(path: Path, rows: Iterable[Iterable[Any]]) -> None:
+    """Write a CSV file atomically."""
+    with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 def open_no_symlink(path: Path, mode: str) -> IO[Any]:

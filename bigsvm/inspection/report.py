@@ -20,7 +20,7 @@ from bigsvm.config.file import flatten, load_config
 from bigsvm.core.errors import UserError
 from bigsvm.core.messages import format_bytes
 from bigsvm.inspection.run import run_facts
-from bigsvm.models.final_scores import Majority
+from bigsvm.models.evaluation import Majority
 from bigsvm.models.model import load_model
 from bigsvm.training.evaluation import RunEvaluation, describe
 from bigsvm.training.next_step import TrainCommand, next_step

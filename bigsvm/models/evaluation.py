@@ -1,6 +1,5 @@
-"""The scores of a run's snapshots on a test set."""
+"""The scores of a run's snapshots, and of its final model, on a test set."""
 
-import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -11,17 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.labels import Classes
+from bigsvm.core.labels import Classes, class_codes
 from bigsvm.core.messages import Progress, no_progress
-from bigsvm.files.atomic import atomic_write
+from bigsvm.files.atomic import write_csv, write_text
 from bigsvm.models.calibration import Calibration, Reliability, reliability_of
-from bigsvm.models.final_scores import Majority, majority_of
 from bigsvm.models.model import Model, load_model
 from bigsvm.models.scores import (
     Curves,
     Scores,
     confusion_of,
     curves_of,
+    scores_from_confusion,
     scores_of,
     scores_of_classes,
 )
@@ -37,6 +36,42 @@ from bigsvm.stores.store import Dataset
 
 # The limit for the decision values, and for the coefficients, of the snapshots of one pass.
 PASS_BYTES = 256 * 2**20
+UNBALANCED = 0.65  # with such a share of one class, accuracy alone says little
+FINDS_BOTH = 0.55  # a balanced accuracy that is more than chance
+
+
+class Majority(NamedTuple):
+    """The largest class of a test set, which a useless model would always predict."""
+
+    label: Any
+    share: float
+
+    @property
+    def is_large(self) -> bool:
+        """Whether accuracy alone says little."""
+        return self.share >= UNBALANCED
+
+    def warning(self, accuracy: float, balanced_accuracy: float) -> str | None:
+        """A warning if a model of this accuracy is no better than the baseline."""
+        if accuracy > self.share:
+            return None
+        baseline = f"always predicting {self.label!r}, which is right in {100 * self.share:.2f} %"
+        if balanced_accuracy > FINDS_BOTH:  # as a model trained with balanced classes does
+            return (
+                f"no better than {baseline}, by accuracy; it finds other classes, too: judge it by "
+                "balanced accuracy and AUC"
+            )
+        return (
+            f"no better than {baseline}; try model.threshold: balanced, or class_weight: balanced"
+        )
+
+
+def majority_of(codes: np.ndarray, classes: Classes) -> Majority:
+    """The largest class among label codes."""
+    known = class_codes(classes)
+    counts = np.bincount(np.searchsorted(known, codes), minlength=len(known))
+    largest = int(counts.argmax())
+    return Majority(classes[largest], float(counts[largest] / len(codes)))
 
 
 class Confusion(NamedTuple):
@@ -201,6 +236,39 @@ def _one_pass(
     ]
 
 
+def final_scores(model: Model, test: Spec) -> dict[str, Any]:
+    """The scores of a model on a test set (as for `open_dataset`), for summary.json.
+
+    Without AUC for more than two classes, since it needs all decision values at once; see
+    `evaluate`.
+    """
+    with open_test_set(test, model) as dataset:
+        count = len(model.classes)
+        codes = dataset.labels()
+        values = np.empty(dataset.n if count == 2 else 0)
+        confusion = np.zeros((count, count), np.int64)
+        for chunk in score_chunks(Scorer([model]), chunks_of(dataset), dataset.path):
+            decision = chunk.decisions[0]
+            if count == 2:
+                values[chunk.start : chunk.stop] = decision
+            else:
+                pairs = codes[chunk.start : chunk.stop].astype(np.int64) * count
+                pairs += model.places_of(decision)
+                confusion += np.bincount(pairs, minlength=count * count).reshape(count, count)
+    majority = majority_of(codes, model.classes)
+    scores = (
+        scores_of(codes, values, model.threshold)
+        if count == 2
+        else scores_from_confusion(confusion)
+    )
+    return {
+        "accuracy": scores.accuracy,
+        "balanced_accuracy": scores.balanced_accuracy,
+        **({"auc": None if np.isnan(scores.auc) else scores.auc} if count == 2 else {}),
+        "majority": majority._asdict(),
+    }
+
+
 def _check_same_training(path: Path, model: Model, first: Model) -> None:
     # Support vectors are shared by their row in the training set, which must be the same.
     for what in ("kernel", "classes", "scaling", "n_features"):
@@ -221,26 +289,19 @@ def _iteration(path: Path, model: Model) -> int:
     return value
 
 
-def write_csv(path: Path, rows: Sequence[Row]) -> None:
-    """Write evaluation.csv atomically."""
-    with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        fitted = any(row.threshold for row in rows)
-        columns = (*COLUMNS, *COLUMNS_OF_THRESHOLDS) if fitted else COLUMNS
-        writer.writerow(columns)
-        writer.writerows([row.cells()[name] for name in columns] for row in rows)
+def write_evaluation(path: Path, rows: Sequence[Row]) -> None:
+    """Write evaluation.csv."""
+    fitted = any(row.threshold for row in rows)
+    columns = (*COLUMNS, *COLUMNS_OF_THRESHOLDS) if fitted else COLUMNS
+    write_csv(path, [columns, *([row.cells()[name] for name in columns] for row in rows)])
 
 
 def write_reliability(path: Path, found: Reliability) -> None:
     """Write calibration.json."""
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(asdict(found), indent=2) + "\n")
+    write_text(path, json.dumps(asdict(found), indent=2) + "\n")
 
 
 def write_confusion(path: Path, confusion: Confusion) -> None:
     """Write confusion.csv: a line per true class, a column per predicted class."""
-    with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["class", *confusion.classes])
-        for label, counts in zip(confusion.classes, confusion.counts.tolist(), strict=True):
-            writer.writerow([label, *counts])
+    rows = zip(confusion.classes, confusion.counts.tolist(), strict=True)
+    write_csv(path, [["class", *confusion.classes], *([label, *counts] for label, counts in rows)])

@@ -12,7 +12,7 @@ import numpy as np
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes, class_codes
 from bigsvm.core.scaling import effective_scaling
-from bigsvm.files.atomic import atomic_write
+from bigsvm.files.atomic import atomic_write, write_text
 from bigsvm.kernels import Kernel
 from bigsvm.models.double_precision import as_computed
 from bigsvm.models.model import Model
@@ -52,8 +52,7 @@ def write_libsvm(model: Model, path: Path, overwrite: bool = False) -> Path | No
         # The JSON file must exist before the model, which would be misused without it; but it must
         # not be left alone if there is no space for the model.
         if missing:
-            with atomic_write(beside) as described:
-                described.write_text(json.dumps(missing, indent=2) + "\n")
+            write_text(beside, json.dumps(missing, indent=2) + "\n")
     if not missing:
         beside.unlink(missing_ok=True)  # from a model that this one replaces
         return None

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bigsvm.files.atomic import atomic_write
 from bigsvm.models.calibration import BINS, Reliability
 from bigsvm.models.evaluation import Row
 from bigsvm.models.scores import Curves
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # The colours of Okabe and Ito, for colour-blind readers (without yellow, which is too faint on
 # white). The lengths of the three lists have no common divisor: 280 combinations.
@@ -95,6 +98,11 @@ def plot_evolution(path: Path, runs: Mapping[str, Evolution], title: str | None 
             frameon=False, handlelength=4,
         )  # fmt: skip
     figure.align_ylabels()
+    save_figure(path, figure)
+
+
+def save_figure(path: Path, figure: "Figure") -> None:
+    """Write a figure as PNG, atomically."""
     with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=160)
 
@@ -158,8 +166,7 @@ def plot_curves(path: Path, curves: Curves, threshold: float, positive: str, bas
         axes.grid(color="0.9", linewidth=0.8)
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(plain_text(f"Positive: {positive}"), fontsize="medium")
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=160)
+    save_figure(path, figure)
 
 
 def plot_calibration(path: Path, found: Reliability, of: str) -> None:
@@ -196,5 +203,4 @@ def plot_calibration(path: Path, found: Reliability, of: str) -> None:
         axes.grid(color="0.9", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=160)
+    save_figure(path, figure)

@@ -1,12 +1,11 @@
 """Classification scores (accuracy, balanced accuracy, F1, AUC), ROC and precision-recall curves."""
 
-import csv
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from bigsvm.files.atomic import atomic_write
+from bigsvm.files.atomic import write_csv
 
 POINTS = 1000  # the most points of a curve that are saved
 CURVE_COLUMNS = ("threshold", "false_positive_rate", "recall", "precision")
@@ -172,8 +171,5 @@ def _points(
 
 def write_curves(path: Path, curves: Curves) -> None:
     """Write curves.csv, a line per point."""
-    with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(CURVE_COLUMNS)
-        columns = (getattr(curves, name).tolist() for name in CURVE_COLUMNS)
-        writer.writerows(zip(*columns, strict=True))
+    columns = (getattr(curves, name).tolist() for name in CURVE_COLUMNS)
+    write_csv(path, [CURVE_COLUMNS, *zip(*columns, strict=True)])

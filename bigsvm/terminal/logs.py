@@ -1,19 +1,40 @@
 """Messages of commands, through the standard `logging`: to stderr, and to a file on request.
 
-Warnings and errors are shown with their level in front, notes as they are.
+Warnings and errors are shown with their level in front, notes as they are. Commands in a message
+are written `python -m bigsvm.train`; to a user of the program `bigsvm` they are shown as `bigsvm
+train`.
 """
 
 import logging
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bigsvm.core.errors import UserError
-from bigsvm.terminal.called_as import as_called
+
+AS_MODULE, AS_PROGRAM = "python -m bigsvm.", "bigsvm "
+_called_as = AS_MODULE
 
 LOGGER = logging.getLogger("bigsvm")
 _ONLY_FILE = {"only_file": True}
+
+
+@contextmanager
+def called_as_program() -> Iterator[None]:
+    """Inside the block, messages call commands as `bigsvm COMMAND`."""
+    global _called_as
+    _called_as = AS_PROGRAM
+    try:
+        yield
+    finally:
+        _called_as = AS_MODULE
+
+
+def as_called(text: str) -> str:
+    """Text with its commands as the user calls them."""
+    return text.replace(AS_MODULE, _called_as)
 
 
 class _Stderr(logging.Handler):

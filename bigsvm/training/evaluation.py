@@ -17,7 +17,7 @@ from bigsvm.models.evaluation import (
     Row,
     evaluate_snapshots,
     write_confusion,
-    write_csv,
+    write_evaluation,
     write_reliability,
 )
 from bigsvm.models.model import Model, load_model
@@ -87,7 +87,7 @@ class RunEvaluation:
                 raise
             return []  # the run is being started over
         self._rows.update((row.iteration, row) for row in rows)
-        write_csv(self.folder / "evaluation.csv", self.rows)
+        write_evaluation(self.folder / "evaluation.csv", self.rows)
         if self.confusion is not None:
             write_confusion(self.folder / "confusion.csv", self.confusion)
         if self.rows[-1].curves is not None:

@@ -9,7 +9,7 @@ from bigsvm.cluster.start import connect
 from bigsvm.config import Config
 from bigsvm.core.errors import ClusterLost, UserError
 from bigsvm.core.labels import n_outputs_for
-from bigsvm.models.final_scores import final_scores
+from bigsvm.models.evaluation import final_scores
 from bigsvm.models.model import load_model
 from bigsvm.models.scoring import open_test_set
 from bigsvm.preparation.data_sets import dataset_spec, resolve_data

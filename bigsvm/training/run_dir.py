@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from bigsvm.core.errors import DISK_FULL, UserError
-from bigsvm.files.atomic import atomic_write, open_no_symlink, remove_stale_temporaries
+from bigsvm.files.atomic import (
+    atomic_write,
+    open_no_symlink,
+    remove_stale_temporaries,
+    write_text,
+)
 from bigsvm.terminal.logs import LOGGER
 
 SHARED_LOCK_SECONDS = 0.5
@@ -117,7 +122,7 @@ class RunDir:
     def begin(self, config: str, iteration: int) -> None:
         """Prepare to start at `iteration`: delete the summary and later metrics."""
         self.summary.unlink(missing_ok=True)
-        self.write_text(self.config, config)
+        write_text(self.config, config)
         self._rewind_metrics(iteration)
 
     def clear(self) -> None:
@@ -136,14 +141,9 @@ class RunDir:
         """The path of the snapshot of an iteration."""
         return self.snapshots / f"model-{iteration:08d}.safetensors"
 
-    def write_text(self, path: Path, text: str) -> None:
-        """Replace a small file atomically."""
-        with atomic_write(path) as temporary:
-            temporary.write_text(text)
-
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write summary.json, which records how the run ended."""
-        self.write_text(self.summary, json.dumps(summary, indent=2) + "\n")
+        write_text(self.summary, json.dumps(summary, indent=2) + "\n")
 
     def append_metrics(self, report: dict[str, Any]) -> None:
         """Append a line to metrics.jsonl."""

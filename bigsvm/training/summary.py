@@ -8,7 +8,7 @@ from typing import Any
 from bigsvm.backends.memory import peak_resident_set
 from bigsvm.core.labels import Classes
 from bigsvm.core.version import __version__
-from bigsvm.models.final_scores import Majority
+from bigsvm.models.evaluation import Majority
 from bigsvm.solvers.diagnosis import diagnose
 from bigsvm.solvers.solve import Outcome
 from bigsvm.terminal.logs import print_result

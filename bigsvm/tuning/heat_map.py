@@ -6,7 +6,7 @@ from textwrap import wrap
 
 import numpy as np
 
-from bigsvm.files.atomic import atomic_write
+from bigsvm.models.plots import save_figure
 from bigsvm.tuning.table import Point
 
 # Cells further than this below the best have the darkest colour, to show differences near the top.
@@ -68,8 +68,7 @@ def plot_heat_map(path: Path, points: Sequence[Point], best: Point, metric: str)
         label=f"{name[0].upper()}{name[1:]} (%)",
         extend="min" if scores.min() < low else "neither",
     )
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=160)
+    save_figure(path, figure)
 
 
 def _label(axes, axis: str, values: Sequence[float]) -> None:  # type: ignore[no-untyped-def]

@@ -14,6 +14,7 @@ from bigsvm.cluster.workers import Cluster
 from bigsvm.config import Config
 from bigsvm.core.compiled import available_threads
 from bigsvm.core.errors import ClusterLost
+from bigsvm.files.atomic import write_text
 from bigsvm.kernels import warm_up
 from bigsvm.preparation.data_sets import absolute_spec, dataset_spec, resolve_data
 from bigsvm.solvers.precomputed import Limits, solve
@@ -98,7 +99,7 @@ def _tune(config: Config, run_dir: TuneDir, fresh: bool, graceful_exit: Graceful
         found, missing = ({}, tuning.tasks) if fresh else results.load(tuning.tasks)
         if fresh:
             results.clear()
-        run_dir.write_text(run_dir.config, config.to_yaml())
+        write_text(run_dir.config, config.to_yaml())
         _log_plan(tuning, dataset.d, missing)
         if missing:
             store = absolute_spec(data.train)
@@ -179,11 +180,11 @@ def _write_results(
         plot_heat_map(run_dir.heat_map(algorithm), of_algorithm, of_algorithm[0], options.metric)
         if len(grid.algorithms) > 1:
             path = run_dir.path / f"best-{algorithm}.yaml"
-            run_dir.write_text(path, _best_config(config, of_algorithm[0], run_dir))
+            write_text(path, _best_config(config, of_algorithm[0], run_dir))
         print(f"{algorithm}, the best {min(SHOWN, len(of_algorithm))} of {len(of_algorithm)}:")
         lines = [line(point, options.metric) for point in of_algorithm[:SHOWN]]
         print(heading(options.metric), *lines, sep="\n")
-    run_dir.write_text(run_dir.best, _best_config(config, order[0], run_dir))
+    write_text(run_dir.best, _best_config(config, order[0], run_dir))
     if unfinished := sum(point.converged < options.folds for point in table):
         print(
             f"{unfinished} of {len(table)} points reached tune.max_iterations = "

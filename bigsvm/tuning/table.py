@@ -1,13 +1,12 @@
 """The table of a tuning: a row per algorithm, sigma and C, aggregated over the folds."""
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from bigsvm.files.atomic import atomic_write
+from bigsvm.files.atomic import write_csv
 from bigsvm.solvers.precomputed import CONVERGED
 from bigsvm.tuning.cross_validation import FoldResult, FoldTask, Grid, Split
 
@@ -61,21 +60,20 @@ class Point:
         return float(np.mean(self.values[quantity]))
 
     @property
-    def row(self) -> dict[str, object]:
-        """One line of tune.csv; std is the population standard deviation over the folds."""
-        folds = len(self.values["accuracy"])
-        return {
-            "algorithm": self.algorithm,
-            "sigma": "" if self.sigma is None else self.sigma,
-            "C": self.C,
-            **{
-                f"{quantity}_{statistic}": float(function(self.values[quantity]))
+    def row(self) -> list[object]:
+        """The COLUMNS of tune.csv; std is the population standard deviation over the folds."""
+        return [
+            self.algorithm,
+            self.sigma,
+            self.C,
+            *(
+                float(function(self.values[quantity]))
                 for quantity in QUANTITIES
-                for statistic, function in _STATISTICS.items()
-            },
-            "converged": self.converged,
-            "folds": folds,
-        }
+                for function in _STATISTICS.values()
+            ),
+            self.converged,
+            len(self.values["accuracy"]),
+        ]
 
 
 def points_of(
@@ -127,10 +125,7 @@ def ranked(points: Sequence[Point], metric: str) -> list[Point]:
 
 def write_table(path: Path, points: Sequence[Point]) -> None:
     """Write tune.csv."""
-    with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(point.row for point in points)
+    write_csv(path, [COLUMNS, *(point.row for point in points)])
 
 
 # Metrics that have a column of their own only if points are ranked by them.

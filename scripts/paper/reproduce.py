@@ -8,7 +8,7 @@ kept: after Ctrl-C, a kill or a power cut the same command resumes.
 import csv
 import sys
 import time
-from argparse import ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -93,12 +93,7 @@ def _estimate(arguments: Namespace) -> None:
 
 def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     """Read the command line."""
-    parser = cli.Arguments(
-        prog="python -m scripts.paper.reproduce",
-        description=__doc__.split("\n\n")[1],
-        epilog=EXAMPLES,
-        formatter_class=RawDescriptionHelpFormatter,
-    )
+    parser = cli.Arguments("scripts.paper.reproduce", __doc__.split("\n\n")[1], EXAMPLES)
     add = parser.add_argument
     add(
         "names",

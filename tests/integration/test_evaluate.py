@@ -14,8 +14,7 @@ from bigsvm.core.errors import UserError
 from bigsvm.evaluate import main
 from bigsvm.kernels import block_of
 from bigsvm.models import evaluation
-from bigsvm.models.evaluation import evaluate_snapshots
-from bigsvm.models.final_scores import final_scores
+from bigsvm.models.evaluation import evaluate_snapshots, final_scores
 from bigsvm.models.model import load_model
 from bigsvm.models.plots import accuracy_range
 from bigsvm.models.scores import scores_of

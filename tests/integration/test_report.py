@@ -193,7 +193,7 @@ def test_runs_without_scores_or_summary_have_a_page(
         (["none"], "none: is not a run directory"),
         (["."], ".: is not a run directory"),
         (["none", "--out", "x.pdf"], "--out x.pdf: a report is an HTML file"),
-        (["none", "--out", "no/x.html"], "--out no/x.html: no such folder: no"),
+        (["none", "--out", "no/x.html"], "--out no/x.html: there is no folder no"),
         (["a", "a"], "a run directory is named twice"),
     ],
 )

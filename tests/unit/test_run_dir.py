@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from bigsvm.core.errors import UserError
+from bigsvm.files.atomic import write_text
 from bigsvm.training.run_dir import RunDir
 
 OURS = ("config.yaml", "metrics.jsonl", "model.safetensors", "summary.json", "evaluation.csv")
 HOLDER = """
 import sys, time
 from pathlib import Path
+from bigsvm.files.atomic import write_text
 from bigsvm.training.run_dir import RunDir
 with RunDir(Path(sys.argv[1])).locked():
     print("held", flush=True)
@@ -192,11 +194,11 @@ def test_a_torn_last_line_is_dropped(run_dir: RunDir, torn: bytes) -> None:
 
 def test_small_files_are_replaced_whole(run_dir: RunDir) -> None:
     with run_dir.locked():
-        run_dir.write_text(run_dir.summary, "old")
-        run_dir.write_text(run_dir.summary, "é")
+        write_text(run_dir.summary, "old")
+        write_text(run_dir.summary, "é")
         assert run_dir.summary.read_bytes() == "é".encode()
         with pytest.raises(UnicodeEncodeError):
-            run_dir.write_text(run_dir.summary, "\ud800")
+            write_text(run_dir.summary, "\ud800")
         assert run_dir.summary.read_bytes() == "é".encode()
     assert {path.name for path in run_dir.path.iterdir()} == {
         "summary.json",

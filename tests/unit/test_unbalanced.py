@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from bigsvm import load_model
-from bigsvm.models.final_scores import Majority, final_scores, majority_of
+from bigsvm.models.evaluation import Majority, final_scores, majority_of
 from bigsvm.stores.store import open_dataset
 from tests.support.real_table import command, magic_table, train_on
 
