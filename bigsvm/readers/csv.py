@@ -19,7 +19,7 @@ from bigsvm.readers.columns import check_features, column_position, is_position
 from bigsvm.readers.decompress import line_blocks
 from bigsvm.readers.number import as_number
 from bigsvm.readers.table import explain_table, parse_table
-from bigsvm.readers.text_rows import NO_LABEL_COLUMN, text_batches
+from bigsvm.readers.text_rows import NO_LABEL_COLUMN, TextFormat, text_batches
 
 
 class CsvReader:
@@ -55,18 +55,17 @@ class CsvReader:
     def batches(self) -> Iterator[Batch]:
         """Yield all rows in order."""
         settings = np.array([ord(self.delimiter), self.fields, self.label_column], np.int64)
-        return text_batches(
-            self.path,
+        form = TextFormat(
             parse_table,
             settings,
             self.d,
-            with_labels=self.with_labels,
-            column_name=self._column_name,
-            explain=partial(explain_table, self.fields),
-            skip_lines=self.skip_lines,
-            label_column=self.label_column,
-            hint=self._hint,
+            self._column_name,
+            partial(explain_table, self.fields),
+            self.skip_lines,
+            self.label_column,
+            self._hint,
         )
+        return text_batches(self.path, form, self.with_labels)
 
     def _column_name(self, column: int) -> str:
         return f"column {column}" + (f" ({quoted(self.names[column - 1])})" if self.names else "")

@@ -11,18 +11,7 @@ from bigsvm.core.messages import SPARSE_ADVICE
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions
 from bigsvm.readers.decompress import line_blocks
 from bigsvm.readers.number import DEFERRED, NOT_A_NUMBER, parse_number
-from bigsvm.readers.text_rows import (
-    BAD_NUMBER,
-    COLUMN,
-    DEFERRED_COUNT,
-    LINE,
-    POSITION,
-    PROBLEM,
-    ROWS,
-    START,
-    STOP,
-    text_batches,
-)
+from bigsvm.readers.text_rows import BAD_NUMBER, ParseEnd, RowArrays, TextFormat, text_batches
 
 NO_LABEL, NOT_A_PAIR, INDEX_ZERO, NOT_INCREASING, INDEX_TOO_LARGE = 10, 11, 12, 13, 14
 SPACE, TAB, RETURN, NEWLINE, HASH, COLON = 32, 9, 13, 10, 35, 58
@@ -53,15 +42,11 @@ class LibsvmReader:
 
     def batches(self) -> Iterator[Batch]:
         """Yield all rows in order."""
-        return text_batches(
-            self.path,
-            parse_libsvm,
-            np.array([self.with_labels], np.int64),
-            self.d,
-            with_labels=self.with_labels,
-            column_name=lambda column: f"feature {column}",
-            explain=self._explain,
+        settings = np.array([self.with_labels], np.int64)
+        form = TextFormat(
+            parse_libsvm, settings, self.d, lambda column: f"feature {column}", self._explain
         )
+        return text_batches(self.path, form, self.with_labels)
 
     def _explain(self, problem: int, column: int, token: str) -> str:
         if problem == NO_LABEL:
@@ -140,21 +125,12 @@ def _largest_index(text: np.ndarray) -> tuple[int, int, int, int]:
 
 @njit(cache=True)
 def parse_libsvm(
-    text: np.ndarray,
-    state: np.ndarray,
-    settings: np.ndarray,
-    x: np.ndarray,
-    labels: np.ndarray,
-    label_values: np.ndarray,
-    label_states: np.ndarray,
-    lines: np.ndarray,
-    deferred: np.ndarray,
-    deferred_at: np.ndarray,
-) -> None:
+    text: np.ndarray, position: int, line: int, settings: np.ndarray, rows: RowArrays
+) -> ParseEnd:
     """See text_rows. Settings: whether each row must start with a label. `x` must be zeros."""
     label_needed = settings[0] != 0
+    x, labels, deferred = rows.x, rows.labels, rows.deferred
     d = x.shape[1]
-    position, line = state[POSITION], state[LINE]
     row = 0
     n_deferred = 0
     problem = 0
@@ -169,7 +145,7 @@ def parse_libsvm(
         while text[position] != NEWLINE:
             position += 1
         position += 1
-        lines[row] = line
+        rows.lines[row] = line
         line += 1
         while end > i and _blank(text[end - 1]):
             end -= 1
@@ -193,7 +169,7 @@ def parse_libsvm(
                 first = False
                 if colon < 0:
                     labels[row, 0], labels[row, 1] = start, stop
-                    label_values[row], label_states[row] = parse_number(text, start, stop)
+                    rows.label_values[row], rows.label_states[row] = parse_number(text, start, stop)
                     continue
                 if label_needed:
                     problem = NO_LABEL
@@ -224,15 +200,13 @@ def parse_libsvm(
                 break
             if status == DEFERRED:
                 deferred[n_deferred, 0], deferred[n_deferred, 1] = colon + 1, stop
-                deferred_at[n_deferred] = row * d + index - 1
+                rows.deferred_at[n_deferred] = row * d + index - 1
                 n_deferred += 1
             x[row, index - 1] = value
         if problem != 0:
             break
         row += 1
-    state[POSITION], state[LINE], state[ROWS] = position, line, row
-    state[DEFERRED_COUNT], state[PROBLEM] = n_deferred, problem
-    state[COLUMN], state[START], state[STOP] = index, start, stop
+    return ParseEnd(position, line, row, n_deferred, problem, index, start, stop)
 
 
 @njit(cache=True)

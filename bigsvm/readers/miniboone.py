@@ -11,7 +11,7 @@ from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions
 from bigsvm.readers.columns import check_features
 from bigsvm.readers.detect import SAMPLE_BYTES, first_lines
 from bigsvm.readers.table import SPACE, explain_table, parse_table
-from bigsvm.readers.text_rows import NO_LABEL_COLUMN, text_batches
+from bigsvm.readers.text_rows import NO_LABEL_COLUMN, TextFormat, text_batches
 
 
 class MinibooneReader:
@@ -44,16 +44,15 @@ class MinibooneReader:
         settings = np.array([SPACE, self.d, NO_LABEL_COLUMN], np.int64)
         expected = self.signal + self.background
         done = 0
-        for batch in text_batches(
-            self.path,
+        form = TextFormat(
             parse_table,
             settings,
             self.d,
-            with_labels=False,
-            column_name=lambda column: f"column {column}",
-            explain=partial(explain_table, self.d),
-            skip_lines=self.skip_lines,
-        ):
+            lambda column: f"column {column}",
+            partial(explain_table, self.d),
+            self.skip_lines,
+        )
+        for batch in text_batches(self.path, form, with_labels=False):
             rows = np.arange(done, done + len(batch.x))
             done += len(batch.x)
             if done > expected:

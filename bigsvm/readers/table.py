@@ -4,18 +4,7 @@ import numpy as np
 
 from bigsvm.core.compiled import njit
 from bigsvm.readers.number import DEFERRED, NOT_A_NUMBER, parse_number
-from bigsvm.readers.text_rows import (
-    BAD_NUMBER,
-    COLUMN,
-    DEFERRED_COUNT,
-    LINE,
-    NO_LABEL_COLUMN,
-    POSITION,
-    PROBLEM,
-    ROWS,
-    START,
-    STOP,
-)
+from bigsvm.readers.text_rows import BAD_NUMBER, NO_LABEL_COLUMN, ParseEnd, RowArrays
 
 TOO_FEW, TOO_MANY, BAD_QUOTES = 10, 11, 12
 SPACE, TAB, RETURN, NEWLINE, QUOTE = 32, 9, 13, 10, 34
@@ -23,22 +12,13 @@ SPACE, TAB, RETURN, NEWLINE, QUOTE = 32, 9, 13, 10, 34
 
 @njit(cache=True)
 def parse_table(
-    text: np.ndarray,
-    state: np.ndarray,
-    settings: np.ndarray,
-    x: np.ndarray,
-    labels: np.ndarray,
-    label_values: np.ndarray,
-    label_states: np.ndarray,
-    lines: np.ndarray,
-    deferred: np.ndarray,
-    deferred_at: np.ndarray,
-) -> None:
+    text: np.ndarray, position: int, line: int, settings: np.ndarray, rows: RowArrays
+) -> ParseEnd:
     """See text_rows. Settings: delimiter (SPACE: any blanks), fields per row, label column."""
     delimiter, fields, label_column = settings[0], settings[1], settings[2]
     by_blanks = delimiter == SPACE
+    x, labels, deferred = rows.x, rows.labels, rows.deferred
     d = x.shape[1]
-    position, line = state[POSITION], state[LINE]
     row = 0
     n_deferred = 0
     problem = 0
@@ -50,7 +30,7 @@ def parse_table(
         while text[end] != NEWLINE:
             end += 1
         position = end + 1
-        lines[row] = line
+        rows.lines[row] = line
         line += 1
         while end > i and _blank(text[end - 1], delimiter):
             end -= 1
@@ -96,7 +76,7 @@ def parse_table(
             value, status = parse_number(text, start, stop)
             if column - 1 == label_column:
                 labels[row, 0], labels[row, 1] = start, stop
-                label_values[row], label_states[row] = value, status
+                rows.label_values[row], rows.label_states[row] = value, status
             else:
                 feature = column - 1
                 if label_column != NO_LABEL_COLUMN and feature > label_column:
@@ -106,7 +86,7 @@ def parse_table(
                     break
                 if status == DEFERRED:
                     deferred[n_deferred, 0], deferred[n_deferred, 1] = start, stop
-                    deferred_at[n_deferred] = row * d + feature
+                    rows.deferred_at[n_deferred] = row * d + feature
                     n_deferred += 1
                 x[row, feature] = value
             if not by_blanks:
@@ -118,9 +98,7 @@ def parse_table(
         if problem != 0:
             break
         row += 1
-    state[POSITION], state[LINE], state[ROWS] = position, line, row
-    state[DEFERRED_COUNT], state[PROBLEM] = n_deferred, problem
-    state[COLUMN], state[START], state[STOP] = column, start, stop
+    return ParseEnd(position, line, row, n_deferred, problem, column, start, stop)
 
 
 @njit(cache=True)

@@ -17,7 +17,6 @@ OURS = ("config.yaml", "metrics.jsonl", "model.safetensors", "summary.json", "ev
 HOLDER = """
 import sys, time
 from pathlib import Path
-from bigsvm.files.atomic import write_text
 from bigsvm.training.run_dir import RunDir
 with RunDir(Path(sys.argv[1])).locked():
     print("held", flush=True)
