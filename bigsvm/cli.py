@@ -37,13 +37,13 @@ COMMANDS = {
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """A question such as "did you mean 'train'?", or None where no known word is near."""
+    """A question such as "did you mean 'train'?", or None if no known word is similar."""
     near = difflib.get_close_matches(word, list(known), 1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else None
 
 
 class _Collected(Exception):
-    """Raised instead of parsing while parsers are collected."""
+    """Raised by `parse_args` while parsers are collected."""
 
 
 class Arguments(ArgumentParser):
@@ -67,7 +67,7 @@ class Arguments(ArgumentParser):
     @classmethod
     @contextmanager
     def described(cls) -> Iterator[list["Arguments"]]:
-        """Inside the block, parsers are collected instead of parsing, which ends the block."""
+        """Collect parsers instead of parsing; the first call of `parse_args` ends the block."""
         cls._collected = []
         try:
             with suppress(_Collected):

@@ -7,10 +7,10 @@ import numpy as np
 from bigsvm.core.arrays import RowChunks
 from bigsvm.kernels import Kernel
 
-# Rows of a product that are summed before the next ones are added. Fixed, whatever the memory
-# limit, because the order of a sum is part of its bits; how many are gathered at once is not.
+# Rows of a product that are summed before the next ones are added. Independent of the memory limit,
+# because the order of summation determines the bits; the number gathered at once does not.
 PRODUCT_ROWS = 2**15
-# Columns fetched together: a multiple of the kernels' packs, few enough that most get used.
+# Columns fetched together: a multiple of the kernels' packs, but few, so that most are used.
 COLUMN_BATCH = 24
 
 

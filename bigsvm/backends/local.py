@@ -106,8 +106,8 @@ class ChunkStream:
 
     def blocks(self, spans: list[tuple[int, int]]) -> Iterator[Block]:
         """Yield the chunks at `spans`; each is valid only until the next one is requested."""
-        wanted = zip(spans, cycle(self._panels), strict=False)
-        yield from prefetch_map(lambda item: self._load(*item), wanted, self._dataset.n_readers)
+        targets = zip(spans, cycle(self._panels), strict=False)
+        yield from prefetch_map(lambda item: self._load(*item), targets, self._dataset.n_readers)
 
     def _load(self, span: tuple[int, int], panels: np.ndarray) -> Block:
         space = self._spaces.get()

@@ -96,12 +96,12 @@ def plan_memory(
 ) -> MemoryPlan:
     """Divide what the interpreter and its libraries (or `held` bytes) leave of `limit`.
 
-    First come the chunks in flight: the one being computed, for each reader the block it fills, its
-    rows, and the stored bytes both raw and decoded, and the rows a model takes from a chunk. Then
-    the result of a pass, `n_outputs` numbers per pattern, and the rows gathered for it. Of the
-    rest, up to half holds data, because reading it again costs more than recomputing columns. The
-    remainder is the solver's: at least two kernel columns, or a hot set of `hot_rows` rows.
-    `weights` is the size of the pattern weights, in bytes per pattern.
+    Reserved first are the chunks in flight: the one being computed; for each reader the block it
+    fills, its rows, and the stored bytes both raw and decoded; and the rows a model takes from a
+    chunk. Then come the result of a pass, `n_outputs` numbers per pattern, and the rows gathered
+    for it. Up to half of the rest holds data, because reading it again costs more than recomputing
+    columns. The remainder is for the solver: at least two kernel columns, or a hot set of
+    `hot_rows` rows. `weights` is the size of the pattern weights, in bytes per pattern.
     """
     chunk = _chunk_bytes(dataset)
     in_flight = (2 + 4 * dataset.n_readers) * chunk

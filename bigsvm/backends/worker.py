@@ -59,7 +59,7 @@ class RowShard:
 
 
 class _ShardDataset(Dataset):
-    """A range of rows of a data set, presented as a data set of its own."""
+    """A range of rows of a data set, with the interface of a data set."""
 
     def __init__(self, whole: Dataset, start: int, stop: int) -> None:
         self._whole, self._start = whole, start

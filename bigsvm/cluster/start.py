@@ -27,8 +27,8 @@ ALLOWED = "BIGSVM_ALLOWED_CLUSTERS"  # addresses; "none" for no scheduler at all
 _CONNECT_SECONDS = 10.0
 _WRITING_SECONDS = 3.0
 _START_ATTEMPTS = 3
-# A local worker that is silent for this long is given up, and its rows go to the others. Dask waits
-# five minutes, but on one machine there is no network to delay heartbeats.
+# A local worker that is silent for this long is given up, and the others take over its rows. Dask's
+# default is five minutes, but on one machine no network delays heartbeats.
 _WORKER_TTL = "60s"
 # Dask profiles its own processes a hundred times a second, which takes a tenth of a pass.
 _NO_PROFILING = {
@@ -131,27 +131,27 @@ def _is_private(address: str) -> bool:
 
 
 def _check_answers(address: str, security: "Security | None") -> None:
-    """Shake hands with the scheduler first: Dask's client would wait for that without a timeout."""
+    """Do the handshake with the scheduler first: Dask's client has no timeout for it."""
     from distributed import Security
     from distributed.comm import connect as connect_to
 
-    async def shake_hands() -> None:
+    async def handshake() -> None:
         options = (security or Security()).get_connection_args("client")
         comm = await connect_to(address, _CONNECT_SECONDS, deserialize=False, **options)
         comm.abort()
 
-    async def in_time() -> None:
+    async def with_timeout() -> None:
         try:
-            await asyncio.wait_for(shake_hands(), _CONNECT_SECONDS)
+            await asyncio.wait_for(handshake(), _CONNECT_SECONDS)
         except TimeoutError as late:
             within = format_duration(_CONNECT_SECONDS)
-            raise OSError(f"something listens there, but says nothing for {within}") from late
+            raise OSError(f"something listens there, but does not answer within {within}") from late
         except (OSError, ValueError):
             raise
         except Exception as other:  # a server of another kind may answer with anything
             raise OSError("what listens there speaks another protocol") from other
 
-    asyncio.run(in_time())
+    asyncio.run(with_timeout())
 
 
 def _local_cluster(

@@ -22,14 +22,14 @@ _CHECK_SECONDS = 5.0
 
 
 class PendingTasks(NamedTuple):
-    """Tasks sent to the workers `asked`."""
+    """Tasks sent to the workers at `addresses`."""
 
     futures: "list[Future]"
-    asked: set[str]
+    addresses: set[str]
 
 
 class Cluster:
-    """The workers that a command computes on.
+    """The workers of a command.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class Cluster:
         """The fit workers and their threads; waits while there are none.
 
         The order is stable, with new workers in the positions of lost ones, so that most workers
-        are asked for the rows they already hold.
+        serve the rows they already hold.
         """
         while not (present := self._present()):
             self._wait_for_any()
@@ -180,7 +180,7 @@ class Cluster:
             self._log(f"warning: a worker that has just joined cannot compute ({problem})")
             return None
 
-    def _gather(self, futures: "list[Future]", asked: set[str]) -> list[Any] | None:
+    def _gather(self, futures: "list[Future]", addresses: set[str]) -> list[Any] | None:
         loop: Any = self._client.loop
         heartbeats = Heartbeats(self._last_seen, self._log)
         pending = asyncio.run_coroutine_threadsafe(
@@ -194,10 +194,10 @@ class Cluster:
                     if pending.done():
                         raise
                     present = self._present()
-                    heartbeats.check(asked)
+                    heartbeats.check(addresses)
                     if not present:
                         self._wait_for_any()
-                    elif asked.isdisjoint(present):
+                    elif addresses.isdisjoint(present):
                         # A task that could not be placed for a moment stays assigned to its lost
                         # worker, although Dask may run it elsewhere.
                         return None
@@ -292,8 +292,8 @@ class Heartbeats:
         self._since: dict[str, tuple[float, float]] = {}
         self._checked = time.monotonic()
 
-    def check(self, asked: set[str]) -> None:
-        """Call this often while waiting for the workers `asked`; it asks the scheduler rarely."""
+    def check(self, addresses: set[str]) -> None:
+        """Report workers among `addresses` that are silent; queries the scheduler only rarely."""
         now = time.monotonic()
         if now < self._checked + _CHECK_SECONDS:
             return
@@ -302,7 +302,7 @@ class Heartbeats:
             before, since = self._since.get(address, (None, now))
             if seen != before:
                 self._since[address] = seen, now
-            elif address in asked and now - since >= _SILENT_SECONDS:
+            elif address in addresses and now - since >= _SILENT_SECONDS:
                 self._since[address] = seen, float("inf")  # reported
                 self._log(
                     f"waiting for the worker at {address}, silent for {now - since:.0f} s; Dask "

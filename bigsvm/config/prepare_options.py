@@ -15,13 +15,13 @@ class PrepareOptions(BaseModel):
     Parameters
     ----------
     scaling : {"none", "standard", "minmax"}, optional
-        Fitted on the training rows only. `minmax` brings them to [-1, 1]. Default: standard for
-        files of your own; none for named sources, synthetic data and LIBSVM text, which often is
-        scaled, and whose zeros mean something.
+        Fitted on the training rows only. `minmax` maps them to [-1, 1]. Default: standard for
+        files; none for named sources, synthetic data and LIBSVM text, which is often scaled already
+        and whose zeros are meaningful.
     clip : float, optional
-        After scaling, bring values beyond -clip and clip to these.
+        After scaling, clip values to [-clip, clip].
     test_rows, test_fraction, seed : optional
-        Put exactly this many rows, or this part of them, chosen by `seed`, into the test set.
+        Split off exactly this many rows, or this fraction of them, chosen by `seed`, for testing.
     drop_value : float or "none", optional
         Leave out rows that have this value in every feature.
     positive : label, optional
@@ -39,14 +39,14 @@ class PrepareOptions(BaseModel):
     columns, ignore : list of str, optional
         Of a table: the columns that become features, or those that do not.
     missing : {"error", "drop", "mean", "median", "indicator"}, optional
-        What becomes of missing values: a mistake (the default); the row is left out; the mean or
-        median of the column; the mean, and a feature of its own that says so.
+        How missing values are treated: as an error (the default); by dropping the row; by the mean
+        or median of the column; by the mean and an indicator feature.
     categorical : list of str, optional
-        Columns that become a feature for each of their values; "auto": all columns of text.
+        Columns with one indicator feature for each of their values; "auto": all columns of text.
     unseen : {"error", "ignore"}, optional
-        Of a value of such a column that no training row has.
+        How a value of such a column is treated that no training row has.
     rows, noise
-        With `features`: the size of the source `synthetic`, and how far its classes overlap.
+        With `features`: the size of the source `synthetic`, and the overlap of its classes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -20,8 +20,8 @@ from bigsvm.core.yaml_dialect import dump_yaml
 
 # The default of `solver.tolerance` and of BigSVC's `tol`: the gap, as a share of the margin a'Qa.
 TOLERANCE = 0.01
-# `schedule: auto` is block; but under the paper's stop rule, so that small experiments have the
-# paper's iterates, it is exact up to this many patterns.
+# `schedule: auto` is block, except under the paper's stop rule up to this many patterns: small
+# experiments then have the paper's iterates.
 EXACT_UP_TO = 20_000
 # The most patterns in a hot set of the block schedule; more are divided into cells of at most half
 # as many, so that the kernel matrix of a cell takes up to 1 GiB.
@@ -123,7 +123,7 @@ class KernelConfig(Section):
 
     @property
     def rate(self) -> float:
-        """gamma, given directly or by sigma; not of a kernel whose gamma follows from the data."""
+        """gamma, given directly or by sigma; undefined while gamma depends on the data."""
         assert not isinstance(self.gamma, str)
         if self.sigma is None:
             return 1.0 if self.gamma is None else self.gamma
@@ -178,14 +178,14 @@ class ModelConfig(Section):
     Attributes
     ----------
     weights, sample_weight : str or None
-        An array in the store, or a file (.npy, or .txt with one number per line): the margin asked
-        of each pattern (`wsvm`, and the first round of `rwsvm`), and the factor of its C.
+        An array in the store, or a file (.npy, or .txt with one number per line): the margin
+        required of each pattern (`wsvm`, and the first round of `rwsvm`), and the factor of its C.
     class_weight : "balanced", or label -> factor of C
     intercept : float
         A constant added to the kernel; 0 for a decision function without intercept.
     threshold : {"zero", "balanced", "accuracy"}
-        Of two classes: where the decision changes sides. At 0, or where the training rows come out
-        best, with every class counting alike (balanced) or every row; fitted at every snapshot.
+        For two classes: the decision value from which on rows belong to the second class. 0, or
+        fitted at every snapshot, to the balanced accuracy or the accuracy on the training rows.
     rounds, reweight
         For `rwsvm`.
     """
@@ -272,7 +272,7 @@ class SolverConfig(Section):
 
 
 class StopEarlyConfig(Section):
-    """Stop when the best of the scores on the validation rows is `patience` snapshots old."""
+    """Stop when the best score on the validation rows is `patience` snapshots old."""
 
     metric: Literal["auc", "accuracy", "balanced_accuracy", "f1"] = "auc"
     patience: int = Field(default=5, ge=1)
@@ -321,11 +321,11 @@ class ClusterConfig(Section):
 
     @property
     def named_in_file(self) -> bool:
-        """Whether only a config file names the scheduler, not the user. No key of the file."""
+        """Whether the scheduler is named by the config file alone; not a key of the file."""
         return self._named_in_file
 
     def mark_named_in_file(self) -> None:
-        """Say that only a config file names the scheduler."""
+        """Record that the scheduler is named by the config file alone."""
         self._named_in_file = True
 
     @model_validator(mode="after")

@@ -15,7 +15,7 @@ MEMORY_STEP = 256 * 2**20
 
 @dataclass(frozen=True)
 class Facts:
-    """What the config says about the data.
+    """What a starting config states about the data.
 
     Attributes
     ----------

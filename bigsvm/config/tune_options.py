@@ -51,8 +51,8 @@ class TuneOptions(BaseModel):
         Limit of each training. With a large C the last digits of the gap may take millions of
         steps, and make no measurable difference in the score of a fold.
     metric : {"accuracy", "balanced_accuracy", "f1", "auc", "average_precision"}
-        What the best point has most of; F1 and average precision are of the class of +1, or the
-        means over more than two classes, each against the rest (AUC, too).
+        The score by which points are ranked. F1 and average precision are those of the class +1;
+        for more than two classes, they and AUC are means over the classes, each against the rest.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -134,7 +134,7 @@ class _CacheFiles(caching.CompileResultCacheImpl):
 
 
 class _Cache(caching.FunctionCache):
-    """numba's cache, with failures to load or save turned into cache misses and warnings."""
+    """numba's cache; a failure to load is a cache miss, a failure to save a warning."""
 
     _impl_class = _CacheFiles
 

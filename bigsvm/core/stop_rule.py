@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StopRule:
-    """Converged when gap <= relative * a'Qa + absolute and no idle pattern waits to join.
+    """Converged when gap <= relative * a'Qa + absolute and there are no idle violators.
 
     a'Qa is the margin, about the decision value of a support vector on it. The relative rule is the
-    default. Scaled so that the margin is 1, alpha is LIBSVM's dual variable, and
-    gap / a'Qa is what LIBSVM and scikit-learn call `tol`. The gap bounds f - f*, the distance of
+    default: scaled so that the margin is 1, alpha is LIBSVM's dual variable, and gap / a'Qa is what
+    LIBSVM and scikit-learn call `tol`. The gap bounds f - f*, the distance of
     f = 1/2 a'Qa from its minimum over the working set, so (f - f*) / f is at most 2 * relative.
 
     The absolute rule is the paper's. The margin shrinks as 1 / n and as 1 / C, so the same absolute

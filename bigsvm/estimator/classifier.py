@@ -242,7 +242,7 @@ class BigSVC(ClassifierMixin, BaseEstimator, CallbackSupportMixin):
         sample_weight : (n,) array or float, optional
             Factors of C: a row of weight 2 counts twice, one of weight 0 is excluded.
         margin_weight : (n,) array or float, optional
-            For wsvm and rwsvm: the margin asked of each row, relative to the others.
+            For wsvm and rwsvm: the margin required of each row, relative to the others.
 
         Returns
         -------

@@ -47,7 +47,7 @@ class FitOptions:
     hot_set : int
         The most rows in a hot set of the block schedule.
     margin : (n,) float64 or None
-        The margin asked of each row.
+        The margin required of each row.
     intercept : float
         Added to the kernel.
     reweighting : Reweighting or None

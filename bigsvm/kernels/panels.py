@@ -4,12 +4,12 @@ Sixteen patterns stand side by side, feature by feature, in a *panel* of shape (
 holds six rows in the same way, shape (d, 6) (twelve, where the processor has registers for them).
 One tile, the 6 x 16 kernel values between a pack and a panel, is computed in vector registers.
 Distances are sums of squared (or absolute) differences, so nothing cancels, however far out the
-patterns lie; wide rows take a shorter way where that is as precise (`wide_rbf.py`).
+patterns lie; for wide rows, dot products are used where they are as precise (`wide_rbf.py`).
 
 Every value is computed by the same sequence of correctly rounded operations (fused multiply-adds
-are requested explicitly, never left to the compiler), one lane to a pair. So it does not depend on
-the chunk, the lane, the pack or the thread that computes it. All guarantees of equal bits rest on
-this.
+are emitted explicitly, never left to the compiler), each pair in one lane. A value therefore does
+not depend on the chunk, the lane, the pack or the thread that computes it. All guarantees of equal
+bits rest on this.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from bigsvm.core.compiled import njit, parallel_njit
 from bigsvm.kernels.tiles import (
     LANES,
     PACK,
-    TURNED,
+    TRANSPOSED,
     add_products,
     dot_products,
     fused,
@@ -33,30 +33,30 @@ from bigsvm.kernels.tiles import (
     rbf_values,
     store_lanes,
     take,
-    turn,
+    transpose,
 )
 from bigsvm.kernels.wide_rbf import add_squares, norms_of, wide_rbf_values
 
 NAMES = ("rbf", "laplacian", "linear", "poly")
 
-# Rows swept over the data at once: their packs stay in the second-level cache.
+# Size of the packs in one sweep over the data: they stay in the second-level cache.
 _PACKED_BYTES = 256 * 1024
-# Panels that a thread takes at a time: for products this many; for columns as many as stay in
-# that cache while pack after pack meets them, but an eighth of a thread's share at most, or the
-# last to be taken would keep the others waiting.
+# Panels that a thread takes at a time. For products, a fixed number; for columns, as many as stay
+# in the second-level cache while all packs are applied to them, but at most an eighth of a thread's
+# share: otherwise the other threads would wait for the last one.
 _RUN = 64
 _RUN_BYTES = 256 * 1024
-_RUNS_A_THREAD = 8
+_RUNS_PER_THREAD = 8
 _NONE = np.empty((0, LANES), np.float32)
 
 
 class Parameters(NamedTuple):
-    """Those of a kernel, as compiled code takes them. A subclass chooses the tiles by its type.
+    """The parameters of a kernel in compiled code.
 
-    So a run compiles only those of its own kernel.
+    Each kernel has a subclass, whose type selects the tile: a run compiles only that of its kernel.
     """
 
-    gamma: np.float32  # the exponentials are powers of two
+    gamma: np.float32  # divided by ln 2 for kernels computed as powers of two
     coef0: np.float32
     degree: int
 
@@ -81,17 +81,17 @@ class Kernel:
 
     @cached_property
     def parameters(self) -> Parameters:
-        """What the compiled code takes."""
+        """The parameters as compiled code takes them."""
         gamma = self.gamma / np.log(2) if self.name in ("rbf", "laplacian") else self.gamma
         return _KINDS[self.name](np.float32(gamma), np.float32(self.coef0), self.degree)
 
     def parameters_with(self, norms: np.ndarray) -> Parameters:
-        """The same, for patterns of which there may be norms."""
+        """The same, for patterns with these norms (none if the rows are not wide)."""
         return _WideRbf(*self.parameters) if len(norms) else self.parameters
 
 
 def panels_of(x: np.ndarray) -> np.ndarray:
-    """Lay rows (n, d) out as panels (n / 16 rounded up, d, 16), the last one filled with zeros."""
+    """Lay out rows (n, d) as panels (n / 16 rounded up, d, 16), the last one padded with zeros."""
     panels = np.zeros((-(-len(x) // LANES), x.shape[1], LANES), np.float32)
     fill_panels(np.ascontiguousarray(x, np.float32), panels)
     return panels
@@ -99,7 +99,7 @@ def panels_of(x: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Block:
-    """Patterns `start` to `stop` of a data set, laid out for the kernels."""
+    """Patterns `start` to `stop` of a data set, in panels."""
 
     start: int
     stop: int
@@ -107,12 +107,12 @@ class Block:
 
     @cached_property
     def norms(self) -> np.ndarray:
-        """Of the patterns, where they are wide: see `norms_of`."""
+        """The squared norms of the patterns if their rows are wide; see `norms_of`."""
         return norms_of(self.panels)
 
 
 def block_of(x: np.ndarray, start: int = 0) -> Block:
-    """Lay out rows (n, d) that begin at pattern `start`."""
+    """The block of rows (n, d) whose first is pattern `start`."""
     return Block(start, start + len(x), panels_of(x))
 
 
@@ -120,7 +120,7 @@ def columns(
     kernel: Kernel, block: Block, rows: np.ndarray, out: np.ndarray, slots: np.ndarray
 ) -> None:
     """Write k(row j, pattern i) to ``out[slots[j], i]`` for the patterns i of the block."""
-    rows, norms, workers = _plain(rows, np.float32), _norms(kernel, block), get_num_threads()
+    rows, norms, workers = _writeable(rows), _norms(kernel, block), get_num_threads()
     parameters = kernel.parameters_with(norms)
     for tile in _row_tiles(rows):
         packs, row_norms = _packs_of(rows[tile], norms)
@@ -135,16 +135,16 @@ def products(
 ) -> None:
     """Add sum_j coef[j, c] k(row j, pattern i) to ``out[c, i]`` for the patterns i of the block.
 
-    The sum runs over the rows in their order, in float64, past those with a coefficient of 0; so it
-    is the same bits whatever other sums there are. The kernel values are never stored. For
-    the linear kernel the rows are summed first: one product a pattern, however many rows.
+    The sum runs over the rows in their order, in float64, and skips coefficients of 0; its bits do
+    not depend on the other sums. The kernel values are never stored. For the linear kernel the rows
+    are summed first, which leaves one product per pattern, however many rows there are.
     """
     if kernel.name == "linear":
         weights = np.zeros((coef.shape[1], rows.shape[1]))
         add_to_weights(rows, coef, weights)
         linear_products(block, weights, out)
         return
-    rows, norms, workers = _plain(rows, np.float32), _norms(kernel, block), get_num_threads()
+    rows, norms, workers = _writeable(rows), _norms(kernel, block), get_num_threads()
     parameters = kernel.parameters_with(norms)
     for tile in _row_tiles(rows):
         packs, row_norms = _packs_of(rows[tile], norms)
@@ -162,14 +162,14 @@ def linear_products(block: Block, weights: np.ndarray, out: np.ndarray) -> None:
     _linear_products(block.panels, weights, out, block.start, block.stop)
 
 
-def _plain(array: np.ndarray, kind: type) -> np.ndarray:
-    """In C order, and not read-only, as what comes by Dask may be: all would be compiled again."""
-    array = np.ascontiguousarray(array, kind)
-    return array if array.flags.writeable else array.copy()
+def _writeable(rows: np.ndarray) -> np.ndarray:
+    """Rows as writeable float32 in C order: for read-only arrays, numba would compile again."""
+    rows = np.ascontiguousarray(rows, np.float32)
+    return rows if rows.flags.writeable else rows.copy()
 
 
 def _norms(kernel: Kernel, block: Block) -> np.ndarray:
-    """Of the patterns, if the kernel makes use of them."""
+    """The norms of the patterns if the kernel uses them."""
     return block.norms if kernel.name == "rbf" else _NONE
 
 
@@ -178,11 +178,11 @@ def _row_tiles(rows: np.ndarray) -> list[slice]:
     return [slice(start, start + size) for start in range(0, len(rows), size)]
 
 
-# Compiled as a whole, for Python between two sweeps, out of the processor's caches each time, would
-# cost a fifth of the columns of a hot set.
+# One compiled call: as several steps in Python this would take a fifth of the time that the columns
+# of a hot set take.
 @njit(cache=True, nogil=True)
 def _packs_of(rows, norms):  # type: ignore[no-untyped-def]
-    """Rows laid out in packs, and their norms if the patterns have some."""
+    """Rows in packs, and their squared norms if the patterns have norms."""
     packs = np.zeros((-(-rows.shape[0] // PACK), rows.shape[1], PACK), np.float32)
     _interleave(rows, 0, packs)
     row_norms = np.zeros((packs.shape[0] if norms.shape[0] else 0, PACK), np.float32)
@@ -192,7 +192,7 @@ def _packs_of(rows, norms):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def _interleave(x, first, groups):  # type: ignore[no-untyped-def]
-    """Lay rows (n, d), from the one at `first`, out in groups (n / width rounded up, d, width)."""
+    """Lay out rows (n, d) from row `first` on in groups (n / width rounded up, d, width)."""
     width = groups.shape[2]
     for i in range(first, x.shape[0]):
         group, lane = divmod(i, width)
@@ -202,45 +202,46 @@ def _interleave(x, first, groups):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def fill_panels(x, panels):  # type: ignore[no-untyped-def]
-    """Lay rows (n, d) out in panels (n / 16 rounded up, d, 16)."""
+    """Lay out rows (n, d) in panels (n / 16 rounded up, d, 16)."""
     whole, d = x.shape[0] // LANES, x.shape[1]
-    turned = d // TURNED * TURNED
+    transposed = d // TRANSPOSED * TRANSPOSED
     for p in range(whole):
-        for k in range(0, turned, TURNED):
-            turn(x, p * LANES, k, panels, (p * d + k) * LANES)
-        for k in range(turned, d):
+        for k in range(0, transposed, TRANSPOSED):
+            transpose(x, p * LANES, k, panels, (p * d + k) * LANES)
+        for k in range(transposed, d):
             for lane in range(LANES):
                 panels[p, k, lane] = x[p * LANES + lane, k]
     _interleave(x, whole * LANES, panels)
 
 
 class _Rbf(Parameters):
-    """Differences, which are precise at any distance."""
+    """By differences, which are precise at any distance."""
 
 
 class _WideRbf(Parameters):
-    """Products where that is as precise: see `wide_rbf.py`."""
+    """By dot products where these are as precise; see `wide_rbf.py`."""
 
 
 class _Laplacian(Parameters):
-    """Absolute differences."""
+    """By absolute differences."""
 
 
 class _Linear(Parameters):
-    """Products."""
+    """By dot products."""
 
 
 class _Poly(Parameters):
-    """Powers of products."""
+    """By powers of dot products."""
 
 
 _KINDS = dict(zip(NAMES, (_Rbf, _Laplacian, _Linear, _Poly), strict=True))
 
 
 def _tile(panels, p, norms, packs, g, row_norms, used, kernel, values, others):  # type: ignore[no-untyped-def]
-    """The kernel values between the `used` rows of pack g and panel p, as values[j * 16 + lane].
+    """Compute the kernel values of the `used` rows of pack g and panel p: values[j * 16 + lane].
 
-    `others` is space for as many. Compiled code only: see the functions that follow.
+    `others` is scratch of the same size. A stub for compiled code, which calls one of the functions
+    that follow.
     """
 
 
@@ -280,18 +281,19 @@ def _tile_of(  # type: ignore[no-untyped-def]
     return _TILES[kernel.instance_class]
 
 
-# Threads take the next run of panels whenever they are done with one: dealt out beforehand, all
-# would wait for the thread that shares its core with the reader of the next chunk.
+# Threads take runs of panels dynamically: with a fixed division, all would wait for the thread that
+# shares its core with the reader of the next chunk.
 
 
 @parallel_njit(cache=True, nogil=True)
 def _columns(  # type: ignore[no-untyped-def]
     panels, packs, norms, row_norms, kernel, out, start, stop, slots, workers
 ):
-    # A pack meets a whole run of panels before the next one, so that each column is written in
-    # long stretches: 256 columns touched 64 bytes at a time would cost more than the kernel.
+    # Each pack is applied to a whole run of panels before the next one, so that every column is
+    # written in long runs: writing 64 bytes to each of 256 columns in turn would cost more time
+    # than computing the kernel.
     fitting = _RUN_BYTES // (4 * LANES * panels.shape[1])
-    length = max(1, min(fitting, panels.shape[0] // (_RUNS_A_THREAD * workers)))
+    length = max(1, min(fitting, panels.shape[0] // (_RUNS_PER_THREAD * workers)))
     taken = np.zeros(1, np.int64)
     for _ in prange(workers):
         values, others = np.empty((2, PACK * LANES), np.float32)
@@ -321,16 +323,16 @@ def _products(  # type: ignore[no-untyped-def]
     taken = np.zeros(1, np.int64)
     for _ in prange(workers):
         values, others = np.empty((2, PACK * LANES), np.float32)
-        beyond = np.zeros((outputs, LANES))
+        partial = np.zeros((outputs, LANES))  # the sums of a panel that is not full
         begin = take(taken, _RUN)
         while begin < panels.shape[0]:
             for p in range(begin, min(begin + _RUN, panels.shape[0])):
                 first = start + p * LANES
                 is_whole = first + LANES <= stop
-                if not is_whole:  # in loops, for an assignment takes seconds to compile
+                if not is_whole:  # loops: an array assignment takes seconds to compile
                     for c in range(outputs):
                         for lane in range(stop - first):
-                            beyond[c, lane] = out[c, first + lane]
+                            partial[c, lane] = out[c, first + lane]
                 for g in range(packs.shape[0]):
                     used = min(PACK, rows - g * PACK)
                     _tile(panels, p, norms, packs, g, row_norms, used, kernel, values, others)
@@ -338,21 +340,19 @@ def _products(  # type: ignore[no-untyped-def]
                         if is_whole:
                             add_products(values, coef, g, used, c, out, c * out.shape[1] + first)
                         else:
-                            add_products(values, coef, g, used, c, beyond, c * LANES)
+                            add_products(values, coef, g, used, c, partial, c * LANES)
                 if not is_whole:
                     for c in range(outputs):
                         for lane in range(stop - first):
-                            out[c, first + lane] = beyond[c, lane]
+                            out[c, first + lane] = partial[c, lane]
             begin = take(taken, _RUN)
 
 
 def diagonal(kernel: Kernel, rows: RowChunks) -> np.ndarray:
-    """k(row, row), the same bits as in a column; float64."""
+    """k(row, row) for each row, float64, with the bits that it has in a kernel column."""
     if kernel.name in ("rbf", "laplacian"):
         return np.ones(rows.shape[0])
-    pieces = [
-        _diagonal(_plain(piece, np.float32), panels_of(piece), kernel.parameters) for piece in rows
-    ]
+    pieces = [_diagonal(_writeable(piece), panels_of(piece), kernel.parameters) for piece in rows]
     return np.concatenate(pieces)
 
 
@@ -393,7 +393,7 @@ def _linear_products(panels, weights, out, start, stop):  # type: ignore[no-unty
 
 
 def warm_up(kernel: Kernel) -> None:
-    """Compile or load what training needs, so that its memory is there before it is counted."""
+    """Compile or load the functions that training calls, before free memory is measured."""
     rows = np.zeros((1, 1), np.float32)
     columns(kernel, block_of(rows), rows, np.empty((1, 1), np.float32), np.zeros(1, np.int64))
     products(kernel, block_of(rows), rows, np.zeros((1, 1)), np.zeros((1, 1)))

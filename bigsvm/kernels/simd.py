@@ -1,8 +1,8 @@
-"""LLVM vectors as arithmetic: what the loop vectoriser of numba leaves scalar, written by hand.
+"""LLVM vectors with arithmetic operators, for loops that LLVM does not vectorise by itself.
 
-LLVM does not vectorise a loop with masked minima. With `Vector` such a loop reads as the formula
-that it computes; `each_vector` emits the loop itself. Pointers are opaque, as LLVM has them: what
-is read or written, and in which steps, is said where it happens.
+A loop with masked minima is one of these. With `Vector` its body reads as the formula that it
+computes, and `each_vector` emits the loop. Pointers are opaque, as in LLVM: every load, store and
+pointer increment names its element type.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INDEX = ir.IntType(64)
 def element_at(builder: Any, start: Any, index: Any, element: ir.Type) -> Any:
     """The opaque pointer to element `index` of those that begin at a pointer."""
     place = builder.gep(start, [index], source_etype=element)
-    place.type = ir.PointerType()  # llvmlite hands on the type of `start`, which numba still types
+    place.type = ir.PointerType()  # llvmlite copies the type of `start`, a typed pointer in numba
     return place
 
 
@@ -33,15 +33,15 @@ class ArrayData(NamedTuple):
 
     @classmethod
     def of(cls, context: Any, builder: Any, kind: Any, array: Any) -> ArrayData:
-        """Those of an array whose numba type is `kind`."""
+        """The elements of an array whose numba type is `kind`."""
         start = context.make_array(kind)(context, builder, array).data
         return cls(start, context.get_data_type(kind.dtype))
 
 
 class Vector:
-    """A vector (or mask) value under construction; operators emit the instruction.
+    """A vector (or mask) value of LLVM; its operators emit instructions.
 
-    Every operation is rounded by itself: nothing is fused or reordered.
+    Every operation is rounded separately: nothing is fused or reordered.
     """
 
     def __init__(self, builder: Any, value: Any) -> None:
@@ -72,15 +72,15 @@ class Vector:
         return Vector(self.builder, self.builder.fcmp_ordered(relation, self.value, other.value))
 
     def select(self, yes: Vector, no: Vector) -> Vector:
-        """Of a mask: `yes` where it is set, `no` elsewhere."""
+        """`yes` where this mask is set, `no` elsewhere."""
         return Vector(self.builder, self.builder.select(self.value, yes.value, no.value))
 
     def minimum(self, other: Vector) -> Vector:
-        """Lane by lane; `self` where one is NaN."""
+        """The minimum, lane by lane; `self` where one is NaN."""
         return other.compare("<", self).select(other, self)
 
     def maximum(self, other: Vector) -> Vector:
-        """Lane by lane; `self` where one is NaN."""
+        """The maximum, lane by lane; `self` where one is NaN."""
         return other.compare(">", self).select(other, self)
 
 

@@ -1,7 +1,7 @@
-"""Tiles of kernel values, 6 or 12 rows against 16 patterns, in LLVM vectors.
+"""Tiles of kernel values, 6 or 12 rows against 16 patterns, as LLVM vector code.
 
-Written so because the loop vectoriser will not keep 6 x 16 sums in registers by itself, and turns
-short loops over lanes into copies one by one.
+LLVM's loop vectoriser neither keeps 6 x 16 sums in registers nor vectorises short loops over the
+lanes, so that these are written out here.
 """
 
 import math
@@ -19,10 +19,10 @@ from numba.extending import intrinsic
 from bigsvm.kernels.simd import ArrayData, element_at
 
 LANES = 16
-# As many rows as there are registers for their sums; no value depends on it.
+# The number of rows whose sums fit in the vector registers; no value depends on it.
 PACK = 12 if get_host_cpu_features().get("avx512f") else 6
-# Features are summed in segments of this length, and the sums of segments are added: one sum over
-# hundreds of features would lose a digit.
+# Features are summed in segments of this length, whose sums are then added: a single float32 sum
+# over hundreds of features would lose a digit.
 SEGMENT = 64
 
 
@@ -46,23 +46,20 @@ def everywhere(builder: Any, value: Any, vector: ir.VectorType) -> Any:
     return builder.shuffle_vector(lane, undefined, zeros)
 
 
-def _leave_rolled(builder: Any, branch: Any) -> None:
-    """Have the loop behind a branch not unrolled: its sums would no longer fit the registers.
+def _disable_unrolling(builder: Any, branch: Any) -> None:
+    """Forbid LLVM to unroll the loop of a branch: its sums would be spilled to memory.
 
-    Kept in memory instead, they cost half of the speed.
+    That halves the speed.
     """
     module = builder.module
-    asked = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.disable")])
-    loop = module.add_metadata([asked, asked])  # a node of its own, for the next line
-    loop.operands = (loop, asked)  # LLVM knows such a list by its first entry: itself
+    disable = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.disable")])
+    loop = module.add_metadata([disable, disable])
+    loop.operands = (loop, disable)  # loop metadata must have itself as the first operand
     branch.set_metadata("llvm.loop", loop)
 
 
 def _for_rows(builder: Any, used: Any, emit: Callable[[int], None]) -> None:
-    """Have `emit` work on one row where only one of the pack is in use, otherwise on all.
-
-    Alone, a row would pay for all.
-    """
+    """Emit code for a pack with one used row, and for any other: a single row costs less alone."""
     with builder.if_else(builder.icmp_signed("==", used, ir.IntType(64)(1))) as (single, all_rows):
         with single:
             emit(1)
@@ -73,8 +70,8 @@ def _for_rows(builder: Any, used: Any, emit: Callable[[int], None]) -> None:
 def _tile_intrinsic(accumulate: Callable, finish: Callable | None = None) -> Callable:
     """Make ``tile(panels, p, packs, g, used, gamma, out)``: out[j * 16 + lane] over all features.
 
-    `accumulate` emits the step for one feature: (builder, sums, x, z) -> new sums; `finish` what
-    makes a kernel value of the sum: (builder, sums, gamma) -> values.
+    `accumulate` emits the step for one feature, (builder, sums, x, z) -> new sums, and `finish` the
+    kernel values from the final sums, (builder, sums, gamma) -> values.
     """
 
     @intrinsic
@@ -133,7 +130,7 @@ def _tile_intrinsic(accumulate: Callable, finish: Callable | None = None) -> Cal
                 next_k = builder.add(k, integer(1))
                 k.add_incoming(next_k, loop)
                 again = builder.icmp_signed("<", next_k, last_k)
-                _leave_rolled(builder, builder.cbranch(again, loop, segment_end))
+                _disable_unrolling(builder, builder.cbranch(again, loop, segment_end))
 
                 builder.position_at_end(segment_end)
                 values = []
@@ -175,12 +172,12 @@ def _add_product(builder: Any, total: Any, x: Any, z: Any) -> Any:
     return fma(builder, x, z, total)
 
 
-# 2^r on [-1/2, 1/2] by its series, ln(2)^k / k!: relative error below 2e-7 before rounding.
+# 2^r on [-1/2, 1/2] by its Taylor series, ln(2)^k / k!: relative error below 2e-7 before rounding.
 _SERIES = [np.log(2) ** k / math.factorial(k) for k in range(7)]
 _SMALLEST = 126.0
 
 
-def two_to_minus(builder: Any, distance: Any, gamma: Any) -> Any:
+def negative_power_of_two(builder: Any, distance: Any, gamma: Any) -> Any:
     """2^(-gamma distance) in float32, at least 2^-126."""
     single = distance.type
     whole_number = ir.VectorType(ir.IntType(32), LANES)
@@ -203,8 +200,8 @@ def two_to_minus(builder: Any, distance: Any, gamma: Any) -> Any:
     return builder.fmul(power, builder.bitcast(exponent, single))
 
 
-rbf_values = _tile_intrinsic(_add_square, two_to_minus)
-laplacian_values = _tile_intrinsic(_add_absolute, two_to_minus)
+rbf_values = _tile_intrinsic(_add_square, negative_power_of_two)
+laplacian_values = _tile_intrinsic(_add_absolute, negative_power_of_two)
 dot_products = _tile_intrinsic(_add_product)
 
 
@@ -219,20 +216,20 @@ def _must_be_contiguous(array: Any) -> None:
         raise TypingError("tiles are read from and written to arrays in C order")
 
 
-TURNED = 4
+TRANSPOSED = 4  # features at a time
 
 
 @intrinsic
-def turn(typing_context, x, i, k, panels, position):  # type: ignore[no-untyped-def]
-    """Lay features k to k + 4 of rows i to i + 16 out at the flat `position` of `panels`.
+def transpose(typing_context, x, i, k, panels, position):  # type: ignore[no-untyped-def]
+    """Write features k to k + 4 of rows i to i + 16 to the flat `position` of `panels`.
 
-    One by one it takes three times as long.
+    Three times as fast as copying value by value.
     """
     _must_be_contiguous(x)
     _must_be_contiguous(panels)
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        integer, four = ir.IntType(64), ir.VectorType(ir.FloatType(), TURNED)
+        integer, four = ir.IntType(64), ir.VectorType(ir.FloatType(), TRANSPOSED)
         shape = context.make_array(signature.args[0])(context, builder, args[0]).shape
         features = builder.extract_value(shape, 1)
 
@@ -247,16 +244,16 @@ def turn(typing_context, x, i, k, panels, position):  # type: ignore[no-untyped-
             return builder.shuffle_vector(a, b, ir.Constant(kind, order))
 
         loaded = [row(lane) for lane in range(LANES)]  # all before the first is stored
-        turned = {}
+        transposed = {}
         for half in range(0, LANES, 8):
-            # Rows r and r + 4 side by side, so that four by four are turned in either half.
+            # Rows r and r + 4 in one vector, so that both halves are transposed 4 x 4 at once.
             sides = zip(loaded[half : half + 4], loaded[half + 4 : half + 8], strict=True)
             a, b, c, d = (shuffled(*pair, [0, 1, 2, 3, 4, 5, 6, 7]) for pair in sides)
             for k, pairs in ((0, [0, 8, 1, 9, 4, 12, 5, 13]), (2, [2, 10, 3, 11, 6, 14, 7, 15])):
                 ab, cd = shuffled(a, b, pairs), shuffled(c, d, pairs)
-                turned[k, half] = shuffled(ab, cd, [0, 1, 8, 9, 4, 5, 12, 13])
-                turned[k + 1, half] = shuffled(ab, cd, [2, 3, 10, 11, 6, 7, 14, 15])
-        for (k, half), lanes in sorted(turned.items(), key=lambda item: item[0]):
+                transposed[k, half] = shuffled(ab, cd, [0, 1, 8, 9, 4, 5, 12, 13])
+                transposed[k + 1, half] = shuffled(ab, cd, [2, 3, 10, 11, 6, 7, 14, 15])
+        for (k, half), lanes in sorted(transposed.items(), key=lambda item: item[0]):
             index = builder.add(args[4], integer(k * LANES + half))
             place = place_in(context, builder, signature.args[3], args[3], index)
             builder.store(lanes, place, align=4)
@@ -267,7 +264,7 @@ def turn(typing_context, x, i, k, panels, position):  # type: ignore[no-untyped-
 
 @intrinsic
 def store_lanes(typing_context, values, j, out, position):  # type: ignore[no-untyped-def]
-    """Copy values[16 j :][:16] to the flat `position` of `out`; plain loops copied one by one."""
+    """Copy values[16 j :][:16] to the flat `position` of `out`, as one vector."""
     _must_be_contiguous(out)
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -283,9 +280,9 @@ def store_lanes(typing_context, values, j, out, position):  # type: ignore[no-un
 
 @intrinsic
 def add_products(typing_context, values, coef, g, used, c, out, position):  # type: ignore[no-untyped-def]
-    """Add the sum over a tile's rows, coef[PACK g + j, c] * values[16 j :][:16], to 16 of `out`.
+    """Add sum_j coef[PACK g + j, c] * values[16 j :][:16] to `out`, 16 entries from `position` on.
 
-    In float64, in the order of the rows. Those with a coefficient of 0 add nothing, even where the
+    In float64, in the order of the rows j of the tile. A coefficient of 0 adds nothing, even if the
     value is infinite.
     """
 
@@ -327,7 +324,7 @@ def fused(typing_context, a, b, c):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def take(typing_context, taken, count):  # type: ignore[no-untyped-def]
-    """taken[0], which goes up by `count`; no two threads get the same."""
+    """Atomically add `count` to taken[0], and return its previous value."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         counter = context.make_array(signature.args[0])(context, builder, args[0]).data

@@ -1,13 +1,12 @@
-"""RBF values of wide rows: from products where that is precise, else from differences.
+"""RBF values of wide rows: from dot products where these are precise, else from differences.
 
-|x - z|^2 = |x|^2 + |z|^2 - 2 x.z takes one instruction a feature, where squares of differences take
-two; processors that do both in the same units need twice as long for these. But it cancels: its
-error is that of the norms. So a pair is *near* while gamma (|x|^2 + |z|^2) is small, which bounds
-the error of the kernel value, and *far* otherwise. That depends on the two rows alone, not on the
-tile they meet in, and so does the value.
+|x - z|^2 = |x|^2 + |z|^2 - 2 x.z takes one instruction per feature, a squared difference takes two.
+But the former cancels: its error is that of the norms. It is therefore used only for a pair that is
+*near*, that is, whose gamma (|x|^2 + |z|^2) is small, which bounds the error of the kernel value;
+any other pair is *far*. This depends on the two rows alone, not on the tile in which they are
+computed, and so does the value.
 
-A norm is the sum that `dot_products` would make of a row with itself, bit for bit: rows that are
-equal have the distance 0.
+A norm has the bits of the dot product of a row with itself, so that equal rows have distance 0.
 """
 
 from typing import Any
@@ -28,22 +27,22 @@ from bigsvm.kernels.tiles import (
     everywhere,
     fma,
     fused,
+    negative_power_of_two,
     place_in,
     rbf_values,
-    two_to_minus,
 )
 
-# With fewer features the exponential and the loads weigh as much as the instructions saved.
+# With fewer features, the exponential and the loads cost as much as the saved instructions.
 WIDE = 128
-# Near pairs have 2^-(gamma (|x|^2 + |z|^2)) of at least 2^-4. The error of a kernel value is then
-# that of differences, below 1e-6; up to 1e-5 where all features are equal, and so all roundings.
+# A pair is near if 2^-(gamma (|x|^2 + |z|^2)) is at least 2^-4. Its kernel value then has the error
+# of differences, below 1e-6; up to 1e-5 where all features, and so all roundings, are equal.
 _FAR = 4.0
 
 
 def norms_of(groups: np.ndarray) -> np.ndarray:
-    """The squared norms of rows that stand side by side, (groups, width), for (groups, d, width).
+    """The squared norms (groups, width) of the rows in panels or packs (groups, d, width).
 
-    Empty, (0, width), where there are too few features for norms to be of use.
+    Empty, (0, width), if there are too few features for norms to be of use.
     """
     count, d, width = groups.shape
     norms = np.zeros((count if d >= WIDE else 0, width), np.float32)
@@ -53,7 +52,7 @@ def norms_of(groups: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def add_squares(groups, norms):  # type: ignore[no-untyped-def]
-    """Add the squares of the rows of each group to their norms."""
+    """Add the squared norms of the rows of each group to `norms`."""
     d, width = groups.shape[1:]
     sums = np.empty(width, np.float32)
     for g in range(norms.shape[0]):
@@ -70,17 +69,20 @@ def add_squares(groups, norms):  # type: ignore[no-untyped-def]
 def wide_rbf_values(  # type: ignore[no-untyped-def]
     panels, p, norms, packs, g, row_norms, used, gamma, values, others
 ):
-    """`rbf_values`, with near pairs from products; `others` is space for as many values."""
+    """`rbf_values`, with near pairs from dot products; `others` is scratch of that size."""
     far = count_far(norms, p, row_norms, g, gamma)
     if far > 0:
         rbf_values(panels, p, packs, g, used, gamma, values)
     if far < PACK * LANES:
         dot_products(panels, p, packs, g, used, gamma, others)
-        take_near(values, others, norms, p, row_norms, g, gamma)
+        replace_near(values, others, norms, p, row_norms, g, gamma)
 
 
 class _Norms:
-    """The sums |x|^2 + |z|^2 of a tile, by row; the arguments are at `first` and after it."""
+    """The sums |x|^2 + |z|^2 of a tile, row by row.
+
+    Norms, panel, row norms, pack and gamma are the arguments of the intrinsic from `first` on.
+    """
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any, first: int) -> None:
         integer = ir.IntType(64)
@@ -94,7 +96,7 @@ class _Norms:
         self.gamma = everywhere(builder, args[first + 4], self.vector)
 
     def of_row(self, j: int) -> tuple[Any, Any]:
-        """The sums, and which of the pairs are far."""
+        """The sums of row j, and the mask of its far pairs."""
         builder = self.builder
         single = self.vector.element
         place = element_at(builder, self._rows, ir.IntType(64)(j), single)
@@ -107,7 +109,7 @@ class _Norms:
 
 @intrinsic
 def count_far(typing_context, norms, p, row_norms, g, gamma):  # type: ignore[no-untyped-def]
-    """How many pairs of panel p and pack g are far."""
+    """The number of far pairs of panel p and pack g."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         sums = _Norms(context, builder, signature, args, 0)
@@ -126,7 +128,7 @@ def count_far(typing_context, norms, p, row_norms, g, gamma):  # type: ignore[no
 
 
 @intrinsic
-def take_near(typing_context, values, dots, norms, p, row_norms, g, gamma):  # type: ignore[no-untyped-def]
+def replace_near(typing_context, values, dots, norms, p, row_norms, g, gamma):  # type: ignore[no-untyped-def]
     """Replace the values of near pairs by those computed from their dot products."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -144,7 +146,7 @@ def take_near(typing_context, values, dots, norms, p, row_norms, g, gamma):  # t
             distance = builder.select(
                 builder.fcmp_ordered("<", distance, nothing), nothing, distance
             )
-            near = two_to_minus(builder, distance, sums.gamma)
+            near = negative_power_of_two(builder, distance, sums.gamma)
             value = builder.select(far, builder.load(place, align=4, typ=sums.vector), near)
             builder.store(value, place, align=4)
         return context.get_dummy_value()

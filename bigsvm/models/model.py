@@ -51,7 +51,7 @@ class Model:
     scaling : Scaling or None
         The scaling that `prepare` applied; `decision_function` applies it to raw rows.
     about : dict
-        Its origin: algorithm, C, iteration, n_working, margin, source, fingerprint, ...
+        Origin: algorithm, C, iteration, n_working, margin, source, fingerprint, ...
     intercept : float or tuple
         0 unless trained with `model.intercept`; one per class for more than two.
     threshold : float
@@ -383,7 +383,7 @@ def _build_model(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> 
     if not np.isfinite(threshold):
         raise ValueError("its threshold is not finite")
     calibration = None
-    if "calibration" in about:  # the format is no other: labels are the same without it
+    if "calibration" in about:  # in any format: it does not change the labels
         calibration = Calibration.from_json(about["calibration"], len(classes) if many else 1)
     found, kernel_given = dict(about["about"]), about["kernel"]
     numbers = (intercept, threshold, calibration)

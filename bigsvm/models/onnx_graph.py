@@ -1,8 +1,8 @@
 """Export to ONNX: a graph from raw rows to labels, decision values and probabilities.
 
-It uses plain operators in float64 rather than SVMClassifier, which sums in float32 (one label of
-the MiniBooNE test set comes out wrong) and has no laplacian kernel. Rows are processed in blocks,
-so that a large batch takes little memory.
+It uses plain operators in float64 rather than SVMClassifier, which sums in float32 (and gets one
+label of the MiniBooNE test set wrong) and has no laplacian kernel. Rows are processed in blocks, so
+that a large batch takes little memory.
 """
 
 from __future__ import annotations

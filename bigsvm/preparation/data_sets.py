@@ -140,13 +140,13 @@ def _check(store: Path, source: str, digests: Mapping[str, str], options: Prepar
             f"{store}: was made from {was}, not from {source!r} as it is now; remove it, name "
             "another data.train, or leave out data.source to train on the store as it is"
         )
-    wanted = _content(options)
-    for key in sorted(recorded.keys() | wanted.keys()):
+    expected = _content(options)
+    for key in sorted(recorded.keys() | expected.keys()):
         # Compare as text, because values from a command line are text (--positive 1).
-        if str(recorded.get(key)) != str(wanted.get(key)):
+        if str(recorded.get(key)) != str(expected.get(key)):
             raise UserError(
                 f"{store}: was prepared with {key} = {recorded.get(key)!r}, and data.prepare asks "
-                f"for {wanted.get(key)!r}; remove it, or name another data.train"
+                f"for {expected.get(key)!r}; remove it, or name another data.train"
             )
 
 

@@ -27,7 +27,7 @@ from bigsvm.tables.fit import refit_encoding
 from bigsvm.tables.reader import EncodedTable
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
-LOOKED_AT = 2**16  # training rows whose deviations are compared where they are not scaled
+SAMPLE_ROWS = 2**16  # training rows from which deviations are computed if there is no scaling
 UNEQUAL = 100.0
 
 
@@ -188,10 +188,12 @@ def n_test_rows(n: int, options: PrepareOptions) -> int:
 def fit_scaling(
     parts: TrainTestSplit, options: PrepareOptions, progress: Progress
 ) -> tuple[Scaling, ScalingFit]:
-    """The scaling, and what it was fitted to: the training rows only; if it is none, some."""
+    """The scaling, and the statistics of the training rows (a sample of them if it is none)."""
     assert options.scaling is not None  # since `with_source_defaults`
     collected = ScalingFit(parts.d)
-    rows = min(parts.rows["train"], LOOKED_AT) if options.scaling == "none" else parts.rows["train"]
+    rows = (
+        min(parts.rows["train"], SAMPLE_ROWS) if options.scaling == "none" else parts.rows["train"]
+    )
     for part, x, *_ in parts.batches():
         if part == "train":
             collected.add(x[: rows - collected.count])
@@ -203,9 +205,9 @@ def fit_scaling(
 
 
 def warn_of_unequal_features(fit: ScalingFit, names: list[str] | None) -> None:
-    """Say on stderr if features that are not scaled differ by orders of magnitude.
+    """Warn on stderr if unscaled features differ by orders of magnitude.
 
-    In deviation and in range: a feature that is 1 in few rows also has a small deviation.
+    Both in deviation and in range: a feature that is 1 in few rows also has a small deviation.
     """
     spread, width = np.sqrt(fit.squares / fit.count), fit.high / 2 - fit.low / 2
     varying = np.flatnonzero((spread > 0) & np.isfinite(spread))

@@ -101,7 +101,7 @@ class TrainTestSplit:
             )
 
     def apply(self, encoding: Encoding, features: np.ndarray) -> None:
-        """From now on, keep only these features of the spilled rows and fill their gaps.
+        """Keep only some features of the spilled rows from now on, and fill their gaps.
 
         Parameters
         ----------

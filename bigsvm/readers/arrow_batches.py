@@ -21,7 +21,7 @@ _BUFFER_BYTES = 2**16
 
 
 class NamedTable:
-    """A file whose columns have names; parses only the columns that are asked for.
+    """A file whose columns have names; parses only the columns that are requested.
 
     Attributes
     ----------

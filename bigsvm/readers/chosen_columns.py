@@ -31,10 +31,10 @@ class ChosenColumns:
     def batches(self) -> Iterator[Batch]:
         """Yield all rows in order."""
         assert self.feature_names is not None
-        wanted = [*self.feature_names, *([] if self.label is None else [self.label])]
+        columns = [*self.feature_names, *([] if self.label is None else [self.label])]
         labels = LabelDecoder(self._table.path) if self._table.is_text else None
         first = 1
-        for part in self._table.batches(wanted):
+        for part in self._table.batches(columns):
             x = np.empty((part.num_rows, self.d))
             for position, name in enumerate(self.feature_names):
                 x[:, position] = present_numbers(part.column(name), self._table.path, name, first)

@@ -19,35 +19,35 @@ Names = Sequence[str] | None
 
 def column_position(
     path: Path,
-    asked: str | int | None,
+    column: str | int | None,
     names: Names,
     columns: int,
     purpose: str = "labels",
 ) -> int:
-    """Position from 0 of the column `asked` for by name or position; None means the last."""
-    if isinstance(asked, str):
-        if names is not None and asked in names:
-            return list(names).index(asked)
-        if not is_position(asked):
+    """Position from 0 of a column given by name or position; None means the last."""
+    if isinstance(column, str):
+        if names is not None and column in names:
+            return list(names).index(column)
+        if not is_position(column):
             there = quoted_list(list(names or [])) or "no names (no header line)"
-            raise UserError(f"{path}: no column {quoted(asked)} for the {purpose}; it has {there}")
-    position = -1 if asked is None else int(asked)
+            raise UserError(f"{path}: no column {quoted(column)} for the {purpose}; it has {there}")
+    position = -1 if column is None else int(column)
     if not is_position(position, columns):
         raise UserError(
-            f"{path}: no column {asked} for the {purpose}; it has {columns}, counted from 0"
+            f"{path}: no column {column} for the {purpose}; it has {columns}, counted from 0"
         )
     return position % columns
 
 
-def is_position(asked: str | int, columns: int | None = None) -> bool:
-    """Whether `asked`, if it is no name, is a position among `columns` columns (None: any)."""
-    if isinstance(asked, str) and not re.fullmatch("[+-]?[0-9]{1,18}", asked):
+def is_position(column: str | int, columns: int | None = None) -> bool:
+    """Whether `column`, if it is not a name, is a position among `columns` columns (None: any)."""
+    if isinstance(column, str) and not re.fullmatch("[+-]?[0-9]{1,18}", column):
         return False
-    return columns is None or -columns <= int(asked) < columns
+    return columns is None or -columns <= int(column) < columns
 
 
 def check_features(path: Path, d: int, options: ReadOptions) -> None:
-    """Reject a file that has no features, or not as many as were asked for."""
+    """Reject a file without features, or with another number of features than requested."""
     if d < 1:
         besides = " besides the label" if options.with_labels else ""
         raise UserError(f"{path}: no features in it{besides}; check the format and delimiter")
@@ -68,11 +68,11 @@ class WeightedReader:
             )
         names: list[str] | None = getattr(self._table, "names", None)
         label: int = self._table.label_column if options.with_labels else -1
-        asked, columns = options.weight_column, self._table.d + options.with_labels
-        position = column_position(path, asked, names, columns, "weights")
+        chosen, columns = options.weight_column, self._table.d + options.with_labels
+        position = column_position(path, chosen, names, columns, "weights")
         if position == label:
             raise UserError(
-                f"{path}: column {asked!r} holds the labels, not weights; name the column of "
+                f"{path}: column {chosen!r} holds the labels, not weights; name the column of "
                 "labels with --label-column"
             )
         self._column = position - (position > label >= 0)  # among the features

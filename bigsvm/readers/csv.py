@@ -74,11 +74,11 @@ class CsvReader:
         if options.header != "auto":
             return options.header
         label = -1
-        asked = options.label_column
-        if isinstance(asked, str) and asked in fields and not is_position(asked, len(fields)):
+        column = options.label_column
+        if isinstance(column, str) and column in fields and not is_position(column, len(fields)):
             return True
-        if options.with_labels and (asked is None or is_position(asked)):
-            label = column_position(self.path, asked, None, len(fields))
+        if options.with_labels and (column is None or is_position(column)):
+            label = column_position(self.path, column, None, len(fields))
         features = [field for k, field in enumerate(fields) if k != label]
         return any(features) and not any(_numeric(field) for field in features)
 
@@ -99,11 +99,11 @@ def _first_row(path: Path) -> tuple[int, str]:
     raise UserError(f"{path}: no rows in it (only empty lines)")
 
 
-def _delimiter(asked: str | None, line: str) -> str:
-    if asked is not None:
-        character = "\t" if asked == "\\t" else asked
+def _delimiter(given: str | None, line: str) -> str:
+    if given is not None:
+        character = "\t" if given == "\\t" else given
         if len(character) != 1 or not character.isascii() or character in '\0"\r\n.+-0123456789':
-            raise UserError(f"delimiter: one character such as ',' or ';', not {asked!r}")
+            raise UserError(f"delimiter: one character such as ',' or ';', not {given!r}")
         return character
     outside_quotes = "".join(line.split('"')[::2])
     counts = {candidate: outside_quotes.count(candidate) for candidate in ",;\t|"}

@@ -37,7 +37,7 @@ _TWO_COUNTS = re.compile(r"\s*\d+\s+\d+\s*")
 
 
 def detect_format(path: Path, options: ReadOptions) -> Format:
-    """The format of `path`: the one asked for, or else detected."""
+    """The format of `path`: the one given by the options, or else detected."""
     first = magic_bytes(path)
     if options.format != "auto":
         return options.format

@@ -20,8 +20,8 @@ ZERO = np.int64(48)
 # Larger than any valid index, and small enough that ten times as much does not overflow.
 HUGE_INDEX = 10**15
 
-# Rows are stored dense. Where fewer values than this are given, kernels on sparse rows would be
-# some ten times faster (configs/from-a-table.md); small data is stored dense all the same.
+# Rows are stored dense. Below this fraction of given values, kernels on sparse rows would be some
+# ten times faster (configs/from-a-table.md); small data is stored dense nevertheless.
 LEAST_DENSITY = 0.01
 MOST_ZEROS_BYTES = 2**30
 

@@ -95,12 +95,12 @@ class NpzReader:
             raise UserError(f"{path}: not a readable npz file ({one_line(failure)})") from failure
         check_features(path, self.d, ReadOptions(with_labels=False, features=options.features))
 
-    def _choose(self, arrays: list[str], wanted: str) -> str:
-        for name in (wanted, wanted.lower(), wanted.upper()):
+    def _choose(self, arrays: list[str], given: str) -> str:
+        for name in (given, given.lower(), given.upper()):
             if name in arrays:
                 return name
         there = quoted_list(arrays) or "no arrays"
-        raise UserError(f"{self.path}: no array {wanted!r} in it; it has {there}")
+        raise UserError(f"{self.path}: no array {given!r} in it; it has {there}")
 
     def _check(self, archive: zipfile.ZipFile) -> None:
         with archive.open(f"{self.x_name}.npy") as member:

@@ -1,4 +1,4 @@
-"""A store is read only from where the user said it is.
+"""A store is read only from the path that the user gave.
 
 An HDF5 file can refer to other files: by external links, by datasets stored in another file, by
 virtual datasets assembled from several. A Zarr store can have symlinks in place of chunks. In an

@@ -141,7 +141,7 @@ def _open_remote(url: str) -> StoreGroup:
     import zarr
 
     try:
-        # One format at a time: asked for both, Zarr would leave one request pending if the other
+        # One format at a time: trying both, Zarr would leave one request pending when the other
         # fails.
         try:
             group = zarr.open_group(store, mode="r", zarr_format=3)

@@ -101,11 +101,11 @@ class StoredRows:
         by_chunk = list(zip(np.split(ordered, edges), np.split(order, edges), strict=True))
 
         def pick(of_chunk: tuple[np.ndarray, np.ndarray]) -> None:
-            wanted, targets = of_chunk
-            first, stop = int(wanted[0]), int(wanted[-1]) + 1
-            if self._direct is not None and _SPARSE * len(wanted) < stop - first:
-                picked = np.empty((len(wanted), self.d), np.float32)
-                if self._direct.pick(wanted, picked):
+            chosen, targets = of_chunk
+            first, stop = int(chosen[0]), int(chosen[-1]) + 1
+            if self._direct is not None and _SPARSE * len(chosen) < stop - first:
+                picked = np.empty((len(chosen), self.d), np.float32)
+                if self._direct.pick(chosen, picked):
                     rows[targets] = picked
                     return
             chunk = first // self.chunk_rows * self.chunk_rows
@@ -113,8 +113,8 @@ class StoredRows:
                 first, stop = whole  # only whole chunks can be verified
             block = self.read(first, stop)
             # In pieces, because indexing all at once would make a copy as large as the chunk.
-            for some in range(0, len(wanted), few := rows_that_fit(PIECE_BYTES, self.d)):
-                rows[targets[some : some + few]] = block[wanted[some : some + few] - first]
+            for some in range(0, len(chosen), few := rows_that_fit(PIECE_BYTES, self.d)):
+                rows[targets[some : some + few]] = block[chosen[some : some + few] - first]
 
         for _ in prefetch_map(pick, by_chunk, self.n_readers):
             pass

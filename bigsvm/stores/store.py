@@ -253,8 +253,8 @@ def _missing_in_zarr(array: Any) -> tuple[int, int]:
         folder = Path(array.store.root) / array.path
         present = sum((folder / key(chunk)).exists() for chunk in chunks)
     else:
-        # Not every server can list its contents, so each chunk is asked for: far less work than
-        # reading them.
+        # Not every server can list its contents, so each chunk is looked up: far less work than
+        # reading it.
         prefix = f"{array.path}/" if array.path else ""
         present = sync(_count_keys(array.store, [prefix + key(chunk) for chunk in chunks]))
     expected = math.prod(grid)

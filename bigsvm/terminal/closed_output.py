@@ -47,7 +47,7 @@ class _DiscardOnError:
 
 
 def _null_stream() -> TextIO:
-    """Replaces a stream that was closed (`>&-`) before the command began, which Python has None."""
+    """A stand-in for a stream that was closed (`>&-`) before the command began: None in Python."""
     return Path(os.devnull).open("w")
 
 

@@ -163,7 +163,7 @@ def with_gamma(config: Config, dataset: Dataset) -> Config:
 
 
 def _identity_of_names(dataset: Dataset) -> dict[str, Any]:
-    """Metadata of the data set that is stored in every model of the run."""
+    """The metadata of the data set that is stored in every model of the run."""
     scaling = dataset.scaling.to_json() if dataset.scaling else None
     return {
         **classes_to_json(dataset.classes),
@@ -181,7 +181,7 @@ def _digest(value: Any) -> str | None:
 def _identity_of_model(
     config: Config, kernel: Kernel, weights: Weights, dataset: Dataset
 ) -> dict[str, Any]:
-    """The parts of the config that must not change between start and resume."""
+    """The parts of the config that must not change when a run is resumed."""
     model, solver = config.model, config.solver
     rounds = model.algorithm == "rwsvm"
     return {
@@ -226,7 +226,7 @@ def _threshold_rule(config: Config, dataset: Dataset) -> Rule:
 def _backend(
     config: Config, dataset: Dataset, kernel: Kernel, cluster: Cluster | None, held: int
 ) -> tuple[Backend, MemoryPlan]:
-    """The backend and the memory plan; `held` bytes are taken by a resumed state."""
+    """The backend and the memory plan; a resumed state takes `held` bytes."""
     solver = config.solver
     n_outputs = n_outputs_for(dataset.classes)
     memory = plan_memory(

@@ -20,7 +20,7 @@ from bigsvm.terminal.logs import LOGGER
 KIND = "bigsvm checkpoint "
 FORMAT = KIND + "3"
 MANY_CLASSES = KIND + "4"  # more than two classes
-PARTIAL = KIND + "5"  # any number of classes; some have solved a subproblem in part
+PARTIAL = KIND + "5"  # any number of classes; some with a partially solved subproblem
 ARRAYS = ("alpha", "gradient", "role", "margin")  # margin only in later rounds
 NUMBERS = tuple(field.name for field in fields(State) if field.name not in (*ARRAYS, "partial"))
 PARTIAL_ARRAYS = {"index": np.int64, "alpha": np.float64, "gradient": np.float64, "role": np.int8}
@@ -137,8 +137,8 @@ class Checkpoints:
         return sorted(paths, key=lambda path: (len(path.name), path.name))
 
 
-_SCORED_ON = ("data.test", "data.validation")  # no part of the training data
-# What an identity has instead of the options that it depends on: mostly digests.
+_SCORED_ON = ("data.test", "data.validation")  # not part of the training data
+# Entries of an identity, mostly digests, with the prefix of the options that they depend on.
 _DERIVED = {
     "kernel.gamma": "model.kernel.",
     "data": "data.",
@@ -150,13 +150,13 @@ _DERIVED = {
 
 
 def check_same_run(
-    found: Any, wanted: dict[str, Any], folder: Path, settings: dict[str, Any] | None = None
+    found: Any, expected: dict[str, Any], folder: Path, settings: dict[str, Any] | None = None
 ) -> None:
     """Raise a UserError that names the differences between two identities of a run.
 
     Parameters
     ----------
-    found, wanted : dict
+    found, expected : dict
         The identities of the run in the directory, and of this one.
     folder : Path
         The run directory, whose config.yaml has the options of the run in it.
@@ -166,11 +166,11 @@ def check_same_run(
     if not isinstance(found, dict):
         raise UserError(f"{folder}: does not record what it is a run of; use another --run-dir")
     keys = [
-        key for key in sorted(found.keys() | wanted.keys()) if found.get(key) != wanted.get(key)
+        key for key in sorted(found.keys() | expected.keys()) if found.get(key) != expected.get(key)
     ]
     differing = []
     for key in keys:
-        values = found.get(key), wanted.get(key)
+        values = found.get(key), expected.get(key)
         if key in _DERIVED:
             differing += _changed_options(folder, key, values, settings or {})
         else:
@@ -185,7 +185,7 @@ def check_same_run(
 def _changed_options(
     folder: Path, derived: str, values: tuple[Any, Any], settings: dict[str, Any]
 ) -> list[str]:
-    """The options that changed, of those that a value derives from; else that their content did."""
+    """The options that changed among those a value is derived from, or that their content did."""
     start, before = _DERIVED[derived], None
     with suppress(OSError, UserError):
         before = read_yaml(folder / "config.yaml")
@@ -196,7 +196,7 @@ def _changed_options(
         if key.startswith(start) and not key.startswith(_SCORED_ON) and was.get(key) != now.get(key)
     ]
     if not (was and now and changed):
-        if isinstance(values[0], float):  # no digest: it says something to a reader
+        if isinstance(values[0], float):  # readable, unlike a digest
             return [_change(derived, *values)]
         name = "data.train" if start == "data." else start
         where = f" ({now[name]})" if name in now else ""
@@ -268,7 +268,7 @@ def _read(path: Path) -> Checkpoint:
 def _partial_solves(
     arrays: dict[str, np.ndarray], about: dict[str, Any], rows: int
 ) -> dict[int, PartialSolve]:
-    """The subproblems solved in part, by class; their arrays are taken out of `arrays`."""
+    """The partially solved subproblems, by class; their arrays are removed from `arrays`."""
     solves = {}
     for k, numbers in about["partial"].items():
         contents: dict[str, Any] = {key: numbers[key] for key in PARTIAL_NUMBERS}
@@ -282,7 +282,7 @@ def _partial_solves(
 
 
 def _check_content(path: Path, state: JointState, about: dict[str, Any]) -> None:
-    """Reject values that no run can have written: the checksum only proves a file undamaged."""
+    """Reject values that no run writes; the checksum only proves that a file is undamaged."""
     what = _check_number("passes", state.passes, int)
     what = what or _check_number("seconds", about["seconds"], float)
     what = what or _check_number("kernel_values", about.get("kernel_values", 0), int)
@@ -293,7 +293,7 @@ def _check_content(path: Path, state: JointState, about: dict[str, Any]) -> None
 
 
 def _check_state(state: State) -> str | None:
-    """What makes a state impossible; None if it is valid."""
+    """Why a state is invalid; None if it is valid."""
     for name, kind in get_type_hints(State).items():
         value = getattr(state, name)
         if name in NUMBERS and not (value is None and type(None) in get_args(kind)):
@@ -322,7 +322,7 @@ def _check_state(state: State) -> str | None:
 
 
 def _check_partial(solve: PartialSolve) -> str | None:
-    """What makes a subproblem solved in part impossible; None if it is valid."""
+    """Why a partially solved subproblem is invalid; None if it is valid."""
     for name, kind in PARTIAL_NUMBERS.items():
         if what := _check_number(name, getattr(solve, name), int if kind is int else float):
             return what

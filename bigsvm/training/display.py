@@ -20,13 +20,13 @@ SECONDS_BETWEEN_STEPS = 30.0  # the same, between two passes
 LIVE_SECONDS = 1.0
 Left = tuple[float, float]  # the fewest and the most seconds
 _MOST_REPORTS = 400
-_FORECASTS = 5  # the fewest whose agreement means something
+_FORECASTS = 5  # fewer may agree by chance
 _SOON = 10.0
 
 
 @dataclass(frozen=True)
 class Report:
-    """The progress of a run; one line of metrics.jsonl. Defines the words shown to users.
+    """The progress of a run; one line of metrics.jsonl. Defines the terms shown to users.
 
     Attributes
     ----------
@@ -51,8 +51,8 @@ class Report:
 
     Notes
     -----
-    The drift, which the summary has beside these, is the largest error of the updated gradient
-    against the one that is recomputed from the coefficients at the end.
+    The drift, which the summary adds to these, is the largest difference between the updated
+    gradient and the one recomputed from the coefficients at the end.
     """
 
     iteration: int
@@ -113,7 +113,7 @@ class TimeLeft:
         log_gap = math.log(min(max(gap, 1e-300), 1e300))
         now = _Earlier(time.monotonic(), report.iteration, log_gap)
         if len(self._past) >= _MOST_REPORTS:
-            del self._past[1::2]  # sparser, but as long
+            del self._past[1::2]  # sparser, over the same time
         self._past.append(now)
         middle = (self._past[0].time + now.time) / 2
         recent = [past for past in self._past if past.time >= middle]
@@ -208,7 +208,7 @@ class _LogDisplay:
 
 
 class _LiveDisplay:
-    """A line that a thread of its own refreshes, so that the clock runs during long passes."""
+    """A line that a separate thread refreshes, so that its clock runs during long passes."""
 
     def __init__(self, time_left: TimeLeft) -> None:
         from rich.console import Console

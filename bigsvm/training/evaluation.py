@@ -1,4 +1,4 @@
-"""Scores of a run's snapshots, once or while the run is being trained, as `evaluate` shows them."""
+"""The scores of a run's snapshots for `evaluate`, once or while the run is trained."""
 
 import json
 import time
@@ -198,7 +198,7 @@ def _warn(line: str) -> None:
 
 
 def _is_new(final: Path, snapshots: Sequence[Path]) -> bool:
-    """Whether the final model is another than the snapshot of its iteration, or calibrated."""
+    """Whether the final model differs from the snapshot of its iteration, or is calibrated."""
     model = load_model(final)
     numbers = [path.stem.removeprefix("model-") for path in snapshots]
     at = [int(number) for number in numbers if number.isdecimal()]

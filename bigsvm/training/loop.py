@@ -1,4 +1,4 @@
-"""Training by the command: saves, reports and checks the limits while `solve` takes steps."""
+"""The training loop of the command: saves, reports and checks limits while `solve` takes steps."""
 
 import time
 from dataclasses import asdict, dataclass, replace
@@ -46,7 +46,7 @@ class Stopwatch:
         self.earlier = 0.0
 
     def start_training(self) -> None:
-        """Count the time of training from now on: the data is prepared, but not yet read."""
+        """Start the time of training: the data is prepared, but not yet read."""
         self._start = self._not_compiling()
 
     @property
@@ -56,7 +56,7 @@ class Stopwatch:
 
     @property
     def training(self) -> float:
-        """Seconds of training, over all processes that worked on the run."""
+        """Seconds of training, over all processes of the run."""
         return self.earlier + self._not_compiling() - self._start
 
     def _not_compiling(self) -> float:
@@ -65,7 +65,7 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class Session:
-    """This process of a run: what it shows, its clock, and what may end it."""
+    """The process that works on a run: its display, its clock, and what may end it."""
 
     display: Display
     stopwatch: Stopwatch
@@ -177,12 +177,12 @@ class Training(Monitor):
 
     @property
     def seconds(self) -> float:
-        """Time spent on this run, over all processes that worked on it."""
+        """Seconds of training, over all processes of the run."""
         return self.session.stopwatch.training
 
     @property
     def kernel_values(self) -> int:
-        """Kernel values computed for this run, over all processes that worked on it."""
+        """Kernel values computed, over all processes of the run."""
         return self.task.problem.backend.kernel_values.total
 
     def _save_snapshot(self, state: JointState) -> None:
@@ -209,11 +209,11 @@ class Training(Monitor):
         self.session.display.report(report)
 
     def _up_to_date(self, now: JointState) -> JointState:
-        """The iterate, unless it is ahead of the gradient of some patterns: then the state."""
+        """The iterate; where the gradient of some patterns lags behind it, the state instead."""
         return now if all(block.is_whole for block in now.ahead.values()) else self.task.state
 
     def _report_at(self, now: JointState) -> Report:
-        """The report at an iterate; gaps are those of the last one that is up to date."""
+        """The report at an iterate; gaps are those of the last one with a current gradient."""
         state = self._up_to_date(now)
         return Report(
             now.iteration,
@@ -268,7 +268,7 @@ class VerificationTime:
         self._counted_at, self._rows = -1, 0
 
     def seconds(self, event: Event) -> float:
-        """The time to reserve; next to none if it would exceed half of the time limit."""
+        """The time to reserve; hardly any if it would exceed half of the time limit."""
         now = event.state
         if event.what != "steps" and now.iteration >= self._counted_at + 100:
             self._counted_at, self._rows = now.iteration, now.n_support

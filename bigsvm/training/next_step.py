@@ -18,12 +18,12 @@ class TrainCommand:
     Attributes
     ----------
     program : str
-        How commands were called: "bigsvm " or "python -m bigsvm.".
+        The prefix of the commands: "bigsvm " or "python -m bigsvm.".
     config : Path
     settings : list of str
-        Of --set.
+        The values of --set.
     run_dir : Path or None
-        Of --run-dir, where it was given.
+        The value of --run-dir, if given.
     """
 
     program: str
@@ -32,7 +32,7 @@ class TrainCommand:
     run_dir: Path | None
 
     def line(self, **changed: object) -> str:
-        """The command, with these solver settings instead of its own."""
+        """The command with these solver settings replaced."""
         replaced = {f"solver.{key}": str(value) for key, value in changed.items()}
         kept = [text for text in self.settings if text.partition("=")[0].strip() not in replaced]
         words = [str(self.config)]
@@ -55,14 +55,14 @@ def next_step(
     Parameters
     ----------
     summary : dict
-        Of the run.
+        The summary of the run.
     command : TrainCommand
-        That started it.
+        The command that started it.
     path : Path
         The run directory.
     solver : SolverConfig
     dropped : int
-        Iterations since the state that was saved; the resumed run takes them again.
+        Iterations after the saved state, which the resumed run repeats.
     """
     rule = solver.stop_rule
     tolerance = f"absolute_tolerance {rule.absolute:g}" if rule.absolute else f"{rule.relative:g}"

@@ -116,7 +116,7 @@ def _train(
             training = build_training(config, run_dir, dataset, session, fresh, validation_rows)
         except AlreadyFinished as finished:
             if test is not None and "accuracy" not in finished.summary:
-                # Its test set could not be read when the training was done, or is new.
+                # The test set could not be read when the training ended, or is new.
                 with _model_is_saved(path):
                     finished.summary |= final_scores(load_model(run_dir.model), test)
                 run_dir.write_summary(finished.summary)
@@ -161,7 +161,7 @@ def _is_calibrated(model: Path) -> bool:
 
 @contextmanager
 def _model_is_saved(path: Path) -> Iterator[None]:
-    """Add to an error of the test set that only its score is lost, not the training."""
+    """Add to an error about the test set that the training is done and its model saved."""
     try:
         yield
     except UserError as error:

@@ -1,4 +1,4 @@
-"""The run directory: its files, written atomically, and the lock of its one trainer."""
+"""The run directory: its files, written atomically, and the lock against a second trainer."""
 
 import fcntl
 import json
@@ -21,7 +21,7 @@ from bigsvm.terminal.logs import LOGGER
 SHARED_LOCK_SECONDS = 0.5
 
 
-# What `evaluate`, `report` and `run.log_to` make of a run.
+# Written by `evaluate`, `report` and `run.log_to`.
 EVALUATION_FILES = (
     "evaluation.csv",
     "confusion.csv",
@@ -41,7 +41,7 @@ class RunDir:
     Attributes
     ----------
     last_reported : int
-        The last iteration in metrics.jsonl when the run began, not always the one resumed at.
+        The last iteration in metrics.jsonl when the run began; may be before the one resumed at.
     """
 
     def __init__(self, path: Path) -> None:

@@ -52,9 +52,9 @@ class SnapshotWriter:
         is_last: bool = False,
         relative_gap: float | None = None,
     ) -> None:
-        """Write the model at `state`, an iterate of `problem`; its relative gap if it converged.
+        """Write the model at `state`, an iterate of `problem`, with its relative gap if converged.
 
-        No pass follows the last model, so its rows are checked for changes here.
+        No pass follows the last model, so its rows are verified to be unchanged here.
         """
         support, coef = problem.coefficients(state)
         rule = self._threshold

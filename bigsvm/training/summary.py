@@ -24,7 +24,7 @@ def summarise(training: Training, outcome: Outcome, classes: Classes) -> dict[st
     overhead = getattr(backend, "overhead_per_pass", None)  # only on a cluster
     return {
         "status": outcome.status,
-        "iterations": state.resumable_iteration,  # in a subproblem, ahead of what follows
+        "iterations": state.resumable_iteration,  # inside a subproblem, ahead of the figures below
         "passes": state.passes,
         "gap": state.gap,
         "relative_gap": state.relative_gap,
@@ -46,7 +46,7 @@ def summarise(training: Training, outcome: Outcome, classes: Classes) -> dict[st
 
 
 def _versions() -> dict[str, str]:
-    """What the run was computed with."""
+    """The versions of the software that computed the run."""
     libraries = {name: version(name) for name in ("numba", "numpy")}
     return {"bigsvm": __version__, "python": platform.python_version(), **libraries}
 
@@ -109,7 +109,7 @@ def print_summary(summary: dict[str, Any], path: Path, next_step: str) -> None:
 
 
 def _more_scores(summary: dict[str, Any]) -> str:
-    """For unbalanced classes balanced accuracy and AUC; and a warning if the model is useless."""
+    """Balanced accuracy and AUC for unbalanced classes, and a warning if the model is useless."""
     if "majority" not in summary:
         return ""
     majority = Majority(**summary["majority"])

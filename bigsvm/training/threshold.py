@@ -1,8 +1,8 @@
 """The threshold of a decision, fitted to the decision values of the training rows.
 
-Without an intercept the decision values of an early model may all be on one side of 0, though their
-order is a good one. The gradient holds the decision value of every training row, so that a better
-threshold than 0 costs a sort, and no kernel value.
+Without an intercept, the decision values of an early model may all be on one side of 0, even if
+they rank the rows well. The gradient holds the decision value of every training row, so that
+fitting a threshold costs a sort, and no kernel value.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Rule = Literal["zero", "balanced", "accuracy"]
 def threshold_at(state: State, problem: Problem, rule: Rule) -> float:
     """The threshold of the model at `state`, by the training rows whose derivatives are known.
 
-    Where the state is ahead of the last pass over the data, the decision values of the rows outside
-    its subproblem are those of that pass.
+    Inside a subproblem, the decision values of the rows outside of it are those of the last pass
+    over the data.
     """
     if rule == "zero":
         return 0.0

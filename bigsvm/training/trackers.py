@@ -1,8 +1,8 @@
-"""Copies the reports of a run to TensorBoard and MLflow, in a process of its own.
+"""Copies the reports of a run to TensorBoard and MLflow, in a separate process.
 
 The process follows metrics.jsonl and validation.jsonl, at a low priority, until its standard input
-is closed; so it also ends with a trainer that was killed. Nothing that happens to it, or to the
-server it writes to, reaches the trainer.
+is closed; it therefore also ends if the trainer is killed. Its failures, and those of the server it
+writes to, do not affect the trainer.
 """
 
 import json
@@ -87,7 +87,7 @@ class Tracker(Protocol):
 class TensorBoard:
     """Event files in RUN_DIR/tensorboard, rewritten by every process that works on the run.
 
-    A resumed run may have discarded reports; a rewritten file has no trace of them.
+    They must not contain reports that a resumed run has discarded.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -106,7 +106,7 @@ class TensorBoard:
         self._writer.add_event(event)
 
     def close(self, summary: dict[str, Any]) -> None:
-        """Write what is left."""
+        """Flush the file."""
         self._writer.close()
 
 
@@ -143,7 +143,7 @@ class MLflow:
         record.write_text(json.dumps({"tracking_uri": address, "run_id": self._run}) + "\n")
 
     def add(self, iteration: int, values: dict[str, float]) -> None:
-        """Add the values of one report, unless an earlier process has."""
+        """Add the values of one report, unless an earlier process has added them."""
         for key, value in values.items():
             if iteration > self._logged.get(key, -1):
                 self._client.log_metric(self._run, key, value, step=iteration)

@@ -95,7 +95,7 @@ def class_factors(
 
 
 def bytes_per_pattern(model: ModelConfig, held_out: bool = False) -> int:
-    """Memory of the weights: margin, signs and C, and between rounds the new ones, too."""
+    """Memory of the weights: margin, signs and C; between rounds, also the new ones."""
     if model.algorithm == "rwsvm":
         return 7 * 8
     given = (model.weights, model.sample_weight, model.class_weight)
@@ -103,7 +103,7 @@ def bytes_per_pattern(model: ModelConfig, held_out: bool = False) -> int:
 
 
 def check_weights(values: np.ndarray, where: str) -> np.ndarray:
-    """Convert weights to float64; a UserError if one is invalid or all are 0.
+    """Convert weights to float64; a UserError if one is invalid or if all are 0.
 
     Parameters
     ----------

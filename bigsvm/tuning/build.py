@@ -131,10 +131,10 @@ def _split(
 ) -> Split:
     """The folds, and for each the weights and the initial pattern of the trainings on all others.
 
-    As `train` has them on those patterns alone: "balanced" counts the classes there, and an initial
-    pattern of weight 0 is replaced by the next one with a positive weight.
+    The same as in `train` on those patterns alone: "balanced" counts the classes there, and an
+    initial pattern of weight 0 is replaced by the next one with a positive weight.
     """
-    options, asked = config.tune, config.model.class_weight
+    options, balance = config.tune, config.model.class_weight
     assert options is not None
     fold_of = stratified_folds(y, options.folds, options.seed)
     initial, class_weight = [], []
@@ -142,8 +142,8 @@ def _split(
         training = np.flatnonzero(fold_of != fold)
         counts = np.unique(y[training], return_counts=True)[1]
         factors = np.ones(len(counts))
-        if asked is not None:
-            factors = class_factors(asked, counts, dataset.classes)
+        if balance is not None:
+            factors = class_factors(balance, counts, dataset.classes)
         weight = factors[np.unique(y[training], return_inverse=True)[1]]
         if sample_weight is not None:
             weight *= sample_weight[training]
@@ -156,14 +156,15 @@ def _split(
         first = included[np.searchsorted(included, first) % len(included)]
         initial.append(int(training[first]))
         class_weight.append(factors)
-    weighted = None if asked is None else tuple(class_weight)
+    weighted = None if balance is None else tuple(class_weight)
     return Split(y, fold_of, tuple(initial), sample_weight, weighted)
 
 
 def sample_that_fits(config: Config, n: int, d: int) -> int | None:
-    """The number of patterns, of n, whose kernel matrix fits; None for all, or if no number fits.
+    """How many of n patterns have a kernel matrix that fits; None for all, or if no number fits.
 
-    By the limit alone, not by the memory in use, so that a tuning is resumed on the same patterns.
+    Depends on the limit alone, not on the memory in use, so that a tuning is resumed on the same
+    patterns.
     """
     room = config.solver.memory_limit - _PROGRAM_BYTES - _SOLUTION_BYTES
     if n < WORTH_THREADS and 4 * n * n + 8 * n * d <= room:

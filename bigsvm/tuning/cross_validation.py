@@ -54,11 +54,11 @@ class Grid:
     normalized_by: int | None = None
     intercept: float = 0.0
 
-    def plain_C(self, asked: tuple[float, ...], rows: int) -> tuple[float, ...]:
+    def plain_C(self, C: tuple[float, ...], rows: int) -> tuple[float, ...]:
         """The C of the optimisation problem for trainings on `rows` rows."""
         if self.normalized_by is None:
-            return asked
-        return tuple(normalized_C(C, rows, self.normalized_by) for C in asked)
+            return C
+        return tuple(normalized_C(value, rows, self.normalized_by) for value in C)
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ class Split:
             return [self.y]
         return [np.where(self.y == code, 1, -1).astype(np.int8) for code in self.codes]
 
-    def C_C_per_row(self, C: tuple[float, ...], fold: int) -> np.ndarray:
+    def C_per_row(self, C: tuple[float, ...], fold: int) -> np.ndarray:
         """The C of each pattern in the trainings on all folds but one, (len(C), n)."""
-        # The order of the factors is that of `read_weights`, which gives the same bits.
+        # Multiplied in the same order as in `read_weights`, which gives the same bits.
         C_per_row = np.repeat(np.array(C, np.float64)[:, None], len(self.y), axis=1)
         if self.sample_weight is not None:
             C_per_row *= self.sample_weight
@@ -118,7 +118,7 @@ def validate_fold(
     """
     held_out = split.fold_of == task.fold
     C = grid.plain_C(task.C or grid.C, int(np.count_nonzero(~held_out)))
-    C_per_row = split.C_C_per_row(C, task.fold)
+    C_per_row = split.C_per_row(C, task.fold)
     limits = Limits(grid.stop_rule, grid.max_iterations, stop)
     places = np.searchsorted(split.codes, split.y[held_out])
     results: list[FoldResult] = []
@@ -155,9 +155,9 @@ def _margins(found: Solutions, signs: np.ndarray, C: np.ndarray) -> np.ndarray:
 
 
 def _count(decisions: np.ndarray, places: np.ndarray, classes: int) -> dict[str, np.ndarray]:
-    """How many rows of each class come out right, and how many are assigned to it: (C, classes).
+    """The rows of each class that are predicted correctly, and those assigned to it: (C, classes).
 
-    `decisions` is (trainings, C, rows); `places` are the classes of the rows, counted from 0.
+    `decisions` is (trainings, C, rows); `places` are the positions of the rows' classes.
     """
     chosen = decisions[0] >= 0 if len(decisions) == 1 else decisions.argmax(axis=0)
     return {

@@ -54,7 +54,7 @@ class ResultStore:
         about = {"C": list(C), "algorithms": list(self._grid.algorithms)}
         write_tensors(path, result, {"format": FORMAT, "identity": self._identity, **about})
         self._saved[path] = result, C
-        return _at(result, [C.index(wanted) for wanted in self._grid.C])
+        return _at(result, [C.index(value) for value in self._grid.C])
 
     def load(self, tasks: list[FoldTask]) -> tuple[dict[FoldTask, FoldResult], list[FoldTask]]:
         """The tasks that are done, with their results, and those that are not.
@@ -82,11 +82,11 @@ class ResultStore:
         done, missing = {}, []
         for task in tasks:
             result, C = self._saved.get(self._path(task), ({}, ()))
-            rest = tuple(wanted for wanted in self._grid.C if wanted not in C)
+            rest = tuple(value for value in self._grid.C if value not in C)
             if rest:
                 missing.append(task._replace(C=rest))
             else:
-                done[task] = _at(result, [C.index(wanted) for wanted in self._grid.C])
+                done[task] = _at(result, [C.index(value) for value in self._grid.C])
         return done, missing
 
     def clear(self) -> None:
