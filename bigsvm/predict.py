@@ -213,7 +213,7 @@ def _score(
     from bigsvm.prediction.cluster import score_on_cluster
 
     workers = stack.enter_context(connect(cluster, log, lambda: False))
-    return score_chunks(*work) if workers is None else score_on_cluster(workers, *work)
+    return score_on_cluster(workers, *work)
 
 
 EXAMPLES = """examples:

@@ -12,16 +12,19 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import dask
+from distributed import Client, LocalCluster, Security
+from distributed.comm import connect as connect_to
+from distributed.comm.addressing import get_address_host
+from distributed.core import Status
 
 from bigsvm.cluster.worker_process import use_monotonic_clock
 from bigsvm.cluster.workers import POLL_SECONDS, Cluster
 from bigsvm.config import ClusterConfig
 from bigsvm.core.errors import ClusterLost, UserError
 from bigsvm.core.messages import format_duration, one_line
-
-if TYPE_CHECKING:
-    from distributed import Client, Security
 
 ALLOWED = "BIGSVM_ALLOWED_CLUSTERS"  # addresses; "none" for no scheduler at all
 _CONNECT_SECONDS = 10.0
@@ -42,13 +45,8 @@ _NO_PROFILING = {
 @contextmanager
 def connect(
     config: ClusterConfig, log: Callable[[str], None], interrupted: Callable[[], bool]
-) -> Iterator[Cluster | None]:
-    """Yield the cluster of a config, started first if it is local; None for kind `none`."""
-    if config.kind == "none":
-        yield None
-        return
-    from distributed import Client
-
+) -> Iterator[Cluster]:
+    """Yield the cluster of a config, started first if it is local."""
     for name in list(logging.root.manager.loggerDict):
         if name.split(".")[0] in ("distributed", "asyncio", "tornado"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # we report what matters
@@ -113,8 +111,6 @@ def _is_private(address: str) -> bool:
 
     Other names are not resolved: they may resolve to another address when Dask connects.
     """
-    from distributed.comm.addressing import get_address_host
-
     try:
         host = get_address_host(address)
     except ValueError:
@@ -130,10 +126,8 @@ def _is_private(address: str) -> bool:
     return not (getattr(ip, "ipv4_mapped", None) or ip).is_global
 
 
-def _check_answers(address: str, security: "Security | None") -> None:
+def _check_answers(address: str, security: Security | None) -> None:
     """Do the handshake with the scheduler first: Dask's client has no timeout for it."""
-    from distributed import Security
-    from distributed.comm import connect as connect_to
 
     async def handshake() -> None:
         options = (security or Security()).get_connection_args("client")
@@ -155,11 +149,8 @@ def _check_answers(address: str, security: "Security | None") -> None:
 
 
 def _local_cluster(
-    config: ClusterConfig, security: "Security | None", interrupted: Callable[[], bool]
+    config: ClusterConfig, security: Security | None, interrupted: Callable[[], bool]
 ) -> Any:
-    import dask
-    from distributed import LocalCluster
-
     for attempts_left in reversed(range(_START_ATTEMPTS)):
         try:
             with dask.config.set(
@@ -187,7 +178,6 @@ def _restart_lost(local: Any) -> None:
 
     Dask does not restart these itself.
     """
-    from distributed.core import Status
 
     def replace_lost() -> None:
         for name, nanny in list(local.workers.items()):
@@ -202,11 +192,9 @@ def _do_nothing() -> None:
     """The workers of an existing cluster are not ours to restart."""
 
 
-def _security(config: ClusterConfig) -> "Security | None":
+def _security(config: ClusterConfig) -> Security | None:
     if config.tls_ca is None:
         return None
-    from distributed import Security
-
     for key in ("tls_ca", "tls_cert", "tls_key"):
         path = getattr(config, key)
         if not Path(path).is_file():
@@ -251,6 +239,6 @@ def _read_scheduler_file(
             ) from problem
 
 
-def _close(client: "Client") -> None:
+def _close(client: Client) -> None:
     with suppress(OSError):  # the scheduler may be gone
         client.close(timeout=_CONNECT_SECONDS)

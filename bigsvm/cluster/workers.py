@@ -3,11 +3,13 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigsvm.cluster.worker_process import UnfitWorker
+from bigsvm.config import ClusterConfig
 from bigsvm.core.errors import ClusterLost, UserError
 from bigsvm.core.messages import format_duration, one_line
 
@@ -308,3 +310,17 @@ class Heartbeats:
                     f"waiting for the worker at {address}, silent for {now - since:.0f} s; Dask "
                     "gives it up after distributed.scheduler.worker-ttl"
                 )
+
+
+@contextmanager
+def connect_if_any(
+    config: ClusterConfig, log: Callable[[str], None], interrupted: Callable[[], bool]
+) -> Iterator[Cluster | None]:
+    """Yield the cluster of a config; None for kind `none`."""
+    if config.kind == "none":
+        yield None
+        return
+    from bigsvm.cluster.start import connect  # Dask takes a second to import
+
+    with connect(config, log, interrupted) as cluster:
+        yield cluster

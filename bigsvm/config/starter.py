@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import psutil
 
 SAMPLE_ROWS = 2000
 UNBALANCED = 0.65  # with such a share of one class, accuracy alone says little
@@ -53,8 +54,6 @@ def suggested_sigma(rows: np.ndarray) -> float:
 
 def suggested_memory() -> int:
     """Half of the free memory, in steps of 256 MiB."""
-    import psutil
-
     return max(1, psutil.virtual_memory().available // 2 // MEMORY_STEP) * MEMORY_STEP
 
 

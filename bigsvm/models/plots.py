@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 from bigsvm.files.atomic import atomic_write
 from bigsvm.models.calibration import BINS, Reliability
 from bigsvm.models.evaluation import Row
 from bigsvm.models.scores import Curves
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # The colours of Okabe and Ito, for colour-blind readers (without yellow, which is too faint on
 # white). The lengths of the three lists have no common divisor: 280 combinations.
@@ -44,9 +44,6 @@ def plot_evolution(path: Path, runs: Mapping[str, Evolution], title: str | None 
 
     Over the iterations, and over the training time where it is known of all runs.
     """
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import StrMethodFormatter
-
     timed = all(run.seconds is not None for run in runs.values())
     figure = Figure(figsize=(10.6 if timed else 6.4, 7.4), layout="constrained")
     panels = figure.subplots(3, 2 if timed else 1, sharex="col", sharey="row", squeeze=False)
@@ -101,7 +98,7 @@ def plot_evolution(path: Path, runs: Mapping[str, Evolution], title: str | None 
     save_figure(path, figure)
 
 
-def save_figure(path: Path, figure: "Figure") -> None:
+def save_figure(path: Path, figure: Figure) -> None:
     """Write a figure as PNG, atomically."""
     with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=160)
@@ -144,8 +141,6 @@ def plot_curves(path: Path, curves: Curves, threshold: float, positive: str, bas
     base : float
         Its share of the rows: the precision of choosing at random.
     """
-    from matplotlib.figure import Figure
-
     style: Mapping[str, Any] = {"color": COLOURS[0], "linewidth": 1.6}
     dot: Mapping[str, Any] = {"color": COLOURS[1], "zorder": 4, "clip_on": False}
     figure = Figure(figsize=(8.4, 4.2), layout="constrained")
@@ -180,8 +175,6 @@ def plot_calibration(path: Path, found: Reliability, of: str) -> None:
     of : str
         What the probabilities are of: a class, or the most probable class.
     """
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(4.8, 5.6), layout="constrained")
     curve, counts = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     predicted = [part["probability"] for part in found.curve]

@@ -21,7 +21,6 @@ from bigsvm.models.evaluation import (
     write_reliability,
 )
 from bigsvm.models.model import Model, load_model
-from bigsvm.models.plots import Evolution, plot_calibration, plot_curves, plot_evolution
 from bigsvm.models.scores import write_curves
 from bigsvm.models.scoring import Spec
 from bigsvm.terminal import logs
@@ -209,24 +208,28 @@ def plot(
     runs: Mapping[str, RunEvaluation], changed: Sequence[RunEvaluation], together: Path | None
 ) -> None:
     """Plot each run that changed, and all runs together if a path is given for that."""
+    from bigsvm.models import plots  # matplotlib takes a second to import
+
     for label, run in runs.items():
         if run in changed:
-            made = {label: Evolution(run.rows, run.seconds())}
-            plot_evolution(run.folder / "evolution.png", made, f"{label}: {run.title()}")
+            made = {label: plots.Evolution(run.rows, run.seconds())}
+            plots.plot_evolution(run.folder / "evolution.png", made, f"{label}: {run.title()}")
             last = run.rows[-1]
             if last.curves is not None and last.confusion is not None:
                 counts, positive = last.confusion.counts, last.confusion.classes[1]
                 share = float(counts[1].sum() / counts.sum())
                 picture = run.folder / "curves.png"
-                plot_curves(picture, last.curves, last.threshold, str(positive), share)
+                plots.plot_curves(picture, last.curves, last.threshold, str(positive), share)
             if last.reliability is not None:
                 of = "the most probable class" if last.curves is None else f"class {positive}"
-                plot_calibration(run.folder / "calibration.png", last.reliability, of)
+                plots.plot_calibration(run.folder / "calibration.png", last.reliability, of)
     if together and changed:
         every = {
-            label: Evolution(run.rows, run.seconds()) for label, run in runs.items() if run.rows
+            label: plots.Evolution(run.rows, run.seconds())
+            for label, run in runs.items()
+            if run.rows
         }
-        plot_evolution(together, every)
+        plots.plot_evolution(together, every)
 
 
 def evaluate_all(runs: Mapping[str, RunEvaluation], picture: Path | None) -> None:

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from bigsvm.backends.memory import check_chunk_size
-from bigsvm.cluster.start import connect
+from bigsvm.cluster.workers import connect_if_any
 from bigsvm.config import Config
 from bigsvm.core.errors import ClusterLost, UserError
 from bigsvm.core.labels import n_outputs_for
@@ -98,7 +98,7 @@ def _train(
                 solver.time_limit,
             )
         ) as display,
-        connect(config.cluster, display.log, graceful_exit) as cluster,
+        connect_if_any(config.cluster, display.log, graceful_exit) as cluster,
         open_validation(config, dataset) as validation_rows,
         ExitStack() as stack,
     ):

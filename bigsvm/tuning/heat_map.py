@@ -5,6 +5,8 @@ from pathlib import Path
 from textwrap import wrap
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from bigsvm.models.plots import save_figure
 from bigsvm.tuning.table import Point
@@ -17,9 +19,6 @@ MOST_LABELS = 25
 
 def plot_heat_map(path: Path, points: Sequence[Point], best: Point, metric: str) -> None:
     """Plot the points of one algorithm, with a frame around the best."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
-
     Cs = sorted({point.C for point in points})
     sigmas = sorted({point.sigma or 0.0 for point in points})
     scores = np.full((len(sigmas), len(Cs)), np.nan)

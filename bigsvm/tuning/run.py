@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsvm.cluster.start import connect
-from bigsvm.cluster.workers import Cluster
+from bigsvm.cluster.workers import Cluster, connect_if_any
 from bigsvm.config import Config
 from bigsvm.core.compiled import available_threads
 from bigsvm.core.errors import ClusterLost
@@ -27,7 +26,6 @@ from bigsvm.training.run_dir import RunDir
 from bigsvm.tuning.build import Tuning, build_tuning, matrices_that_fit
 from bigsvm.tuning.cross_validation import FoldResult, FoldTask, check_overflow
 from bigsvm.tuning.dask import validate_on_cluster
-from bigsvm.tuning.heat_map import plot_heat_map
 from bigsvm.tuning.local import validate_locally
 from bigsvm.tuning.results import ResultStore
 from bigsvm.tuning.table import (
@@ -103,7 +101,7 @@ def _tune(config: Config, run_dir: TuneDir, fresh: bool, graceful_exit: Graceful
         _log_plan(tuning, dataset.d, missing)
         if missing:
             store = absolute_spec(data.train)
-            with connect(config.cluster, log, graceful_exit) as cluster:
+            with connect_if_any(config.cluster, log, graceful_exit) as cluster:
                 if cluster is None:
                     source = _validate_in_threads(config, tuning, dataset, missing, graceful_exit)
                 else:
@@ -171,6 +169,8 @@ def _write_results(
     config: Config, run_dir: TuneDir, tuning: Tuning, found: dict[FoldTask, FoldResult]
 ) -> None:
     """Write the table, the heat maps and the best config, and print the best points."""
+    from bigsvm.tuning.heat_map import plot_heat_map  # matplotlib takes a second to import
+
     grid, options = tuning.grid, tuning.options
     table = points_of(found, tuning.split, grid, tuning.sigmas)
     write_table(run_dir.table, table)
