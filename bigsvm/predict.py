@@ -116,13 +116,8 @@ def predict(
     from bigsvm.prediction.kept_columns import check_kept, open_kept
 
     check_output(out, overwrite)
+    _check_is_no_input(out, [model_file, source])
     options = options or ReadOptions()
-    inputs = [Path(path) for path in (model_file, source) if not is_url(str(path))]
-    if any(out.exists() and path.exists() and out.samefile(path) for path in inputs):
-        raise UserError(f"{out}: is also an input; choose another name for the output")
-    for path in inputs:
-        if out.resolve() in path.resolve().parents:
-            raise UserError(f"{out}: contains the input {path}; choose another name for the output")
     model = load_model(model_file)
     unit = _unit(model, model_file) if units == "margin" else 1.0
     if probability:
@@ -162,6 +157,14 @@ def predict(
             raise UserError(f"{found.name}: has no rows")
     accuracy = right / int(counts.sum()) if labelled else None
     return Summary(found.name, out, model.classes, tuple(map(int, counts)), accuracy)
+
+
+def _check_is_no_input(out: Path, inputs: Sequence[Path | str]) -> None:
+    for path in (Path(name) for name in inputs if not is_url(str(name))):
+        if out.exists() and path.exists() and out.samefile(path):
+            raise UserError(f"{out}: is also an input; choose another name for the output")
+        if out.resolve() in path.resolve().parents:
+            raise UserError(f"{out}: contains the input {path}; choose another name for the output")
 
 
 def _check_threshold(model: "Model", threshold: float, probability: bool) -> None:

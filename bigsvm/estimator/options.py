@@ -63,15 +63,6 @@ def fit_options(
         raise ValueError("the algorithm wsvm needs margin_weight; give it to fit")
     if margin is not None and algorithm not in ("wsvm", "rwsvm"):
         raise ValueError(f"the algorithm {algorithm} takes no margin_weight; use wsvm or rwsvm")
-    reweighting = None
-    if algorithm == "rwsvm":
-        if len(classes) > 2:
-            raise ValueError(
-                f"the algorithm rwsvm is for two classes, and y has {len(classes)}; wrap it in "
-                "sklearn.multiclass.OneVsRestClassifier"
-            )
-        how = validate_parameter("reweight", ReweightConfig, estimator.reweight or {})
-        reweighting = Reweighting(int(estimator.rounds), **how.model_dump())
     initial = 0
     if estimator.random_state is not None:
         initial = int(check_random_state(estimator.random_state).randint(n))
@@ -88,8 +79,18 @@ def fit_options(
         HOT_SET,
         margin=margin,
         intercept=float(estimator.intercept),
-        reweighting=reweighting,
+        reweighting=_reweighting(estimator, len(classes)) if algorithm == "rwsvm" else None,
     )
+
+
+def _reweighting(estimator: BigSVC, n_classes: int) -> Reweighting:
+    if n_classes > 2:
+        raise ValueError(
+            f"the algorithm rwsvm is for two classes, and y has {n_classes}; wrap it in "
+            "sklearn.multiclass.OneVsRestClassifier"
+        )
+    how = validate_parameter("reweight", ReweightConfig, estimator.reweight or {})
+    return Reweighting(int(estimator.rounds), **how.model_dump())
 
 
 def weights_of_rows(name: str, weight: Any, n: int) -> np.ndarray | None:

@@ -110,14 +110,8 @@ def prepare(
         encoding = getattr(inputs["train"].reader, "encoding", None)
         if isinstance(inputs["train"].reader, EncodedTable) and options.splits:
             inputs["train"].reader.leave_gaps = True  # the fills are those of training rows only
-        spills = {}
-        for part, data in inputs.items():
-            spills[part] = stack.enter_context(Spill(folder, part, data.reader.d, weighted))
-            spill_rows(data, spills[part], options, progress)
-        origins = {part: data.name for part, data in inputs.items()}
-        test_rows = n_test_rows(spills["train"].n, options)
-        parts = TrainTestSplit(spills, test_rows, options.seed, options.positive, origins)
-        if encoding is not None and test_rows:
+        parts = _spill_and_split(inputs, folder, options, progress, stack)
+        if encoding is not None and parts.test_rows:
             batches = ((part, x) for part, x, *_ in parts.batches())
             encoding, features_left = refit_encoding(encoding, batches, options)
             parts.apply(encoding, features_left)
@@ -154,6 +148,24 @@ def prepare(
     dropped = parts.dropped + sum(getattr(data.reader, "dropped", 0) for data in inputs.values())
     known = (parts.d, parts.classes, parts.counts, dropped, scaling, weighted)
     return Summary(store, *known, seconds)
+
+
+def _spill_and_split(
+    inputs: dict[str, Input],
+    folder: Path,
+    options: PrepareOptions,
+    progress: Progress,
+    stack: ExitStack,
+) -> TrainTestSplit:
+    """Parse all inputs into temporary files in `folder`, and divide the rows."""
+    weighted = options.weight_column is not None
+    spills = {}
+    for part, data in inputs.items():
+        spills[part] = stack.enter_context(Spill(folder, part, data.reader.d, weighted))
+        spill_rows(data, spills[part], options, progress)
+    origins = {part: data.name for part, data in inputs.items()}
+    test_rows = n_test_rows(spills["train"].n, options)
+    return TrainTestSplit(spills, test_rows, options.seed, options.positive, origins)
 
 
 def spill_rows(data: Input, spill: Spill, options: PrepareOptions, progress: Progress) -> None:

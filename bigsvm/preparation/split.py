@@ -78,7 +78,7 @@ class TrainTestSplit:
         self._spills = spills
         self._encoding: Encoding | None = None
         self._features: np.ndarray | None = None
-        self._test_rows = test_rows
+        self.test_rows = test_rows
         self._seed = seed
         self.d = spills["train"].d
         self.dropped = sum(spill.dropped for spill in spills.values())
@@ -147,4 +147,4 @@ class TrainTestSplit:
         return {part: tuple(map(int, found)) for part, found in counts.items()}
 
     def _sampler(self, spill: Spill) -> TestRowSampler | None:
-        return TestRowSampler(spill.n, self._test_rows, self._seed) if self._test_rows else None
+        return TestRowSampler(spill.n, self.test_rows, self._seed) if self.test_rows else None

@@ -59,26 +59,13 @@ def build_training(
     fingerprint = verified_fingerprint(dataset)
     reweighting = _reweighting(config, dataset)
     threshold = _threshold_rule(config, dataset)
-    identity = {
-        "data": fingerprint[:16],
-        "rows": dataset.n,
-        "features": dataset.d,
-        "initial": initial,
-        **_identity_of_names(dataset),
-        **_identity_of_model(config, kernel, weights, dataset),
-    }
-    if held_out is not None:
-        identity |= {"validation_fraction": config.data.validation_fraction, "seed": solver.seed}
+    identity = {"data": fingerprint[:16], "initial": initial}
+    identity |= _identity_of_data(config, dataset)
+    identity |= _identity_of_model(config, kernel, weights, dataset)
     resolved = config.model_copy(update={"data": with_absolute_paths(config.data)})
     settings = resolved.model_dump(mode="json")
     checkpoints = Checkpoints(run_dir.checkpoints, identity, config.run.keep_checkpoints, settings)
     checkpoint = None if fresh else checkpoints.latest()
-    if checkpoint and reweighting and checkpoint.state.round > reweighting.rounds:
-        raise UserError(
-            f"{run_dir.path}: is already in round {checkpoint.state.round}, but model.rounds = "
-            f"{reweighting.rounds}; use another --run-dir, or --fresh to start over"
-        )
-
     validation = None
     if validation_rows is not None:
         validation = Validation(validation_rows, run_dir, config.run.stop_early, log)
@@ -95,11 +82,9 @@ def build_training(
     if checkpoint:
         backend.kernel_values.total = checkpoint.kernel_values
         session.stopwatch.earlier = checkpoint.seconds
-    margin = (
-        weights.margin
-        if checkpoint is None or checkpoint.state.margin is None
-        else checkpoint.state.margin
-    )
+    margin = weights.margin
+    if checkpoint and checkpoint.state.margin is not None:
+        margin = checkpoint.state.margin
     problem, schedule = _problem(config, dataset, kernel, backend, memory, weights.C, margin)
     if checkpoint:
         check_same_problem(checkpoint.state, problem, run_dir.checkpoints)
@@ -162,13 +147,17 @@ def with_gamma(config: Config, dataset: Dataset) -> Config:
     return config.model_copy(update={"model": config.model.model_copy(update={"kernel": kernel})})
 
 
-def _identity_of_names(dataset: Dataset) -> dict[str, Any]:
-    """The metadata of the data set that is stored in every model of the run."""
-    scaling = dataset.scaling.to_json() if dataset.scaling else None
+def _identity_of_data(config: Config, dataset: Dataset) -> dict[str, Any]:
+    """The size of the data set, its metadata in the models of the run, and what is held out."""
+    fraction = config.data.validation_fraction
+    held_out = {"validation_fraction": fraction, "seed": config.solver.seed}
     return {
+        "rows": dataset.n,
+        "features": dataset.d,
         **classes_to_json(dataset.classes),
         "feature names": _digest(dataset.feature_names),
-        "scaling": _digest(scaling),
+        "scaling": _digest(dataset.scaling.to_json() if dataset.scaling else None),
+        **({} if fraction is None else held_out),
     }
 
 
@@ -290,8 +279,13 @@ def check_unfinished(
 
     A converged run has work left only under a smaller tolerance or with more rounds; one that
     reached max_iterations only under a larger limit; one that stopped early only if its validation
-    scores would not stop it now (`stops`).
+    scores would not stop it now (`stops`). A state beyond the last round is a UserError.
     """
+    if state.round > rounds:
+        raise UserError(
+            f"{run_dir.path}: is already in round {state.round}, but model.rounds = {rounds}; use "
+            "another --run-dir, or --fresh to start over"
+        )
     summary: Any = None
     with suppress(OSError, ValueError):  # none, or a torn one: the run had not ended
         summary = json.loads(run_dir.summary.read_text())

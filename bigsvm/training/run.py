@@ -1,8 +1,9 @@
 """A training run from its config to its summary, as `python -m bigsvm.train` does it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 from bigsvm.backends.memory import check_chunk_size
 from bigsvm.cluster.workers import connect_if_any
@@ -11,11 +12,11 @@ from bigsvm.core.errors import ClusterLost, UserError
 from bigsvm.core.labels import n_outputs_for
 from bigsvm.models.evaluation import final_scores
 from bigsvm.models.model import load_model
-from bigsvm.models.scoring import open_test_set
+from bigsvm.models.scoring import Spec, open_test_set
 from bigsvm.preparation.data_sets import dataset_spec, resolve_data
 from bigsvm.solvers.solve import Outcome
 from bigsvm.stores.fingerprint import verified_fingerprint
-from bigsvm.stores.store import open_dataset
+from bigsvm.stores.store import Dataset, open_dataset
 from bigsvm.terminal.compiling import notify_compilation
 from bigsvm.terminal.progress import show_progress
 from bigsvm.terminal.signals import GracefulExit
@@ -103,11 +104,8 @@ def _train(
         ExitStack() as stack,
     ):
         missing = dataset.missing_chunk_warnings()
-        if test is not None:  # report its mistakes now, not after the training
-            with open_test_set(test, dataset) as test_set:
-                check_chunk_size(solver.memory_limit, test_set)
-                verified_fingerprint(test_set)
-                missing += test_set.missing_chunk_warnings()
+        if test is not None:
+            missing += _check_test_set(test, dataset, solver.memory_limit)
         for line in missing:
             display.log(f"warning: {line}")
         stopwatch.start_training()
@@ -117,9 +115,7 @@ def _train(
         except AlreadyFinished as finished:
             if test is not None and "accuracy" not in finished.summary:
                 # The test set could not be read when the training ended, or is new.
-                with _model_is_saved(path):
-                    finished.summary |= final_scores(load_model(run_dir.model), test)
-                run_dir.write_summary(finished.summary)
+                _add_test_scores(finished.summary, run_dir, test)
             print_finished(finished.summary, path)
             return str(finished.summary["status"])
         wait_for_steps()
@@ -129,27 +125,37 @@ def _train(
             warn_if_useless(outcome, training, display)
         summary = summarise(training, outcome, dataset.classes)
         if outcome.status != "interrupted":
-            # Only for a converged model: any other equals the snapshot of its iteration, byte for
-            # byte.
-            gap = summary["true_relative_gap"] if outcome.status == "converged" else None
-            if _is_calibrated(run_dir.model):
-                display.log(
-                    f"warning: {run_dir.model} was calibrated, and its probabilities are not those "
-                    f"of the new model: run python -m bigsvm.calibrate {path} again"
-                )
-            training.save_model(outcome.final, run_dir.model, is_last=True, relative_gap=gap)
-            if training.validation is not None:
-                training.validation.add(run_dir.model, training.seconds, final=True)
-                summary["validation"] = training.validation.summary()
+            _save_final_model(training, outcome, summary)
         run_dir.write_summary(summary)
         if outcome.status != "interrupted" and test is not None:
-            with _model_is_saved(path):
-                summary |= final_scores(load_model(run_dir.model), test)
-            run_dir.write_summary(summary)
+            _add_test_scores(summary, run_dir, test)
     print_summary(summary, path, next_step(summary, command, path, solver, outcome.dropped))
     if cluster is not None and cluster.loss is not None:
         raise cluster.loss
     return outcome.status
+
+
+def _check_test_set(test: Spec, dataset: Dataset, memory_limit: int) -> list[str]:
+    """Report mistakes in the test set now, not after the training; returns warnings."""
+    with open_test_set(test, dataset) as test_set:
+        check_chunk_size(memory_limit, test_set)
+        verified_fingerprint(test_set)
+        return test_set.missing_chunk_warnings()
+
+
+def _save_final_model(training: Training, outcome: Outcome, summary: dict[str, Any]) -> None:
+    run_dir = training.run_dir
+    # Only for a converged model: any other equals the snapshot of its iteration, byte for byte.
+    gap = summary["true_relative_gap"] if outcome.status == "converged" else None
+    if _is_calibrated(run_dir.model):
+        training.session.display.log(
+            f"warning: {run_dir.model} was calibrated, and its probabilities are not those of the "
+            f"new model: run python -m bigsvm.calibrate {run_dir.path} again"
+        )
+    training.save_model(outcome.final, run_dir.model, is_last=True, relative_gap=gap)
+    if training.validation is not None:
+        training.validation.add(run_dir.model, training.seconds, final=True)
+        summary["validation"] = training.validation.summary()
 
 
 def _is_calibrated(model: Path) -> bool:
@@ -159,16 +165,16 @@ def _is_calibrated(model: Path) -> bool:
     return False
 
 
-@contextmanager
-def _model_is_saved(path: Path) -> Iterator[None]:
-    """Add to an error about the test set that the training is done and its model saved."""
+def _add_test_scores(summary: dict[str, Any], run_dir: RunDir, test: Spec) -> None:
+    """Score the final model, and write the summary with its scores."""
     try:
-        yield
+        summary |= final_scores(load_model(run_dir.model), test)
     except UserError as error:
         raise UserError(
             f"{error} (the training is done and its model saved: python -m bigsvm.evaluate "
-            f"{path} --test STORE)"
+            f"{run_dir.path} --test STORE)"
         ) from error
+    run_dir.write_summary(summary)
 
 
 def _run(training: Training) -> Outcome:

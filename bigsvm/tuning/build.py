@@ -67,14 +67,7 @@ def build_tuning(config: Config, dataset: Dataset, log: Callable[[str], None]) -
     ]
     algorithms: list[str] = [*options.algorithms] if options.algorithms else [model.algorithm]
     labels = dataset.labels()
-    index, held_out = np.arange(dataset.n), config.data.validation_fraction
-    if held_out is not None:  # as `train` does: the choice must not depend on them
-        validation = held_out_rows(labels, dataset.classes, held_out, solver.seed)
-        index = np.delete(index, validation)
-        log(
-            f"tuning without the {len(validation):,} patterns that data.validation_fraction = "
-            f"{held_out:g} holds out"
-        )
+    index = _without_held_out(config, dataset, log)
     subsample = options.subsample
     if subsample is None:
         subsample = sample_that_fits(config, len(index), dataset.d)
@@ -100,30 +93,52 @@ def build_tuning(config: Config, dataset: Dataset, log: Callable[[str], None]) -
         dataset.d if model.C_scale == "normalized" else None,
         model.intercept,
     )
-    identity = {
+    identity = _identity_of_config(config) | {
         "data": fingerprint[:16],
         "rows": dataset.n,
-        "subsample": subsample,
-        "folds": options.folds,
-        "seed": options.seed,
-        "C_scale": model.C_scale,
-        "kernel": form.name,
         "classes": len(dataset.classes),
-        "coef0": form.coef0,
-        "degree": form.degree,
-        "tolerance": str(solver.stop_rule),
-        "max_iterations": options.max_iterations,
-        "initial": solver.initial if solver.initial != "random" else f"random {solver.seed}",
-        "arithmetic": ARITHMETIC,
-        "intercept": model.intercept or None,
+        "subsample": subsample,
         "sample_weight": None if sample_weight is None else weights_digest(sample_weight),
-        "class_weight": model.class_weight,
-        "held_out": None if held_out is None else f"{held_out!r}, seed {solver.seed}",
     }
     tasks = [
         FoldTask(kernel, fold) for kernel in range(len(rates)) for fold in range(options.folds)
     ]
     return Tuning(options, grid, sigmas, index, split, tasks, identity)
+
+
+def _without_held_out(config: Config, dataset: Dataset, log: Callable[[str], None]) -> np.ndarray:
+    """The patterns, without those that `train` holds out: the choice must not depend on them."""
+    index, fraction = np.arange(dataset.n), config.data.validation_fraction
+    if fraction is None:
+        return index
+    held_out = held_out_rows(dataset.labels(), dataset.classes, fraction, config.solver.seed)
+    log(
+        f"tuning without the {len(held_out):,} patterns that data.validation_fraction = "
+        f"{fraction:g} holds out"
+    )
+    return np.delete(index, held_out)
+
+
+def _identity_of_config(config: Config) -> dict[str, Any]:
+    """The parts of the config that must not change when a tuning is resumed."""
+    options, solver, model = config.tune, config.solver, config.model
+    assert options is not None
+    fraction = config.data.validation_fraction
+    return {
+        "folds": options.folds,
+        "seed": options.seed,
+        "C_scale": model.C_scale,
+        "kernel": model.kernel.name,
+        "coef0": model.kernel.coef0,
+        "degree": model.kernel.degree,
+        "tolerance": str(solver.stop_rule),
+        "max_iterations": options.max_iterations,
+        "initial": solver.initial if solver.initial != "random" else f"random {solver.seed}",
+        "arithmetic": ARITHMETIC,
+        "intercept": model.intercept or None,
+        "class_weight": model.class_weight,
+        "held_out": None if fraction is None else f"{fraction!r}, seed {solver.seed}",
+    }
 
 
 def _split(
