@@ -21,26 +21,3 @@ from bigsvm.config.sections import (
     normalized_C,
 )
 from bigsvm.config.tune_options import TuneOptions
-
-__all__ = [
-    "EXACT_UP_TO",
-    "HOT_SET",
-    "TOLERANCE",
-    "ArraysConfig",
-    "ClusterConfig",
-    "Config",
-    "DataConfig",
-    "Duration",
-    "KernelConfig",
-    "ModelConfig",
-    "PrepareOptions",
-    "ReweightConfig",
-    "RunConfig",
-    "Section",
-    "Size",
-    "SolverConfig",
-    "StopEarlyConfig",
-    "TuneOptions",
-    "check_sigma",
-    "normalized_C",
-]

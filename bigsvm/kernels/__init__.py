@@ -15,19 +15,3 @@ from bigsvm.kernels.panels import (
     products,
     warm_up,
 )
-
-__all__ = [
-    "LANES",
-    "NAMES",
-    "Block",
-    "Kernel",
-    "add_to_weights",
-    "block_of",
-    "columns",
-    "diagonal",
-    "fill_panels",
-    "linear_products",
-    "panels_of",
-    "products",
-    "warm_up",
-]

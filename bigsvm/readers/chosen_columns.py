@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -65,10 +64,10 @@ def numbers(values: pa.Array, path: Path | str, name: str, first: int) -> np.nda
         kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _numbers_in_text(values, path, name, first)
+    if not is_number(kind):
+        raise UserError(f"{path}: column {quoted(name)} holds {kind}, not numbers")
     if pa.types.is_boolean(kind):
         values = values.cast(pa.uint8())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise UserError(f"{path}: column {quoted(name)} holds {kind}, not numbers")
     if pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
     return values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
@@ -93,23 +92,41 @@ def _numbers_in_text(values: pa.Array, path: Path | str, name: str, first: int) 
         return found
 
 
-def labels_of(values: pa.Array, path: Path, first: int, decoder: LabelDecoder | None) -> np.ndarray:
+def labels_of(
+    values: pa.Array, path: Path, first: int, decoder: LabelDecoder | None = None
+) -> np.ndarray:
     """The labels in a column; the decoder turns text that is all numbers into numbers."""
     if values.null_count:
-        row = first + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
-        raise UserError(f"{path}, row {row}: the label is missing")
+        raise UserError(f"{path}, row {first + first_null(values)}: the label is missing")
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         if decoder is not None:
             return _labels_in_text(
                 pc.utf8_trim_whitespace(values.cast(pa.string())), first, decoder
             )
         return checked_labels(path, np.array(values.to_pylist(), np.str_), first)
-    found: Any = values.to_numpy(zero_copy_only=False)
-    if found.dtype.kind not in "biuf":
-        raise UserError(f"{path}: labels of type {values.type} cannot be used")
-    return checked_labels(path, found, first)
+    if not is_number(kind):
+        raise UserError(f"{path}: labels of type {kind} cannot be used")
+    if pa.types.is_decimal(kind):
+        try:
+            values = values.cast(pa.int64() if kind.scale <= 0 else pa.float64())
+        except pa.ArrowInvalid as failure:
+            raise UserError(f"{path}: labels of type {kind} do not fit into 64 bits") from failure
+    return checked_labels(path, values.to_numpy(zero_copy_only=False), first)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is one of numbers, or boolean."""
+    types = pa.types
+    is_real = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    return is_real or types.is_boolean(kind)
+
+
+def first_null(values: pa.Array) -> int:
+    """The position of the first missing value."""
+    return int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
 
 
 def _labels_in_text(values: pa.Array, first: int, decoder: LabelDecoder) -> np.ndarray:

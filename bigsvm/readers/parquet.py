@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 from bigsvm.core.errors import UserError
 from bigsvm.core.messages import one_line, quoted
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions, batch_rows
+from bigsvm.readers.chosen_columns import first_null, is_number, labels_of
 from bigsvm.readers.columns import check_features, column_position
-from bigsvm.readers.validate import checked_labels, finite_rows
+from bigsvm.readers.validate import finite_rows
 
 _BUFFER_BYTES = 2**16
 # Memory for the columns that are read at the same time: all of them, or else those of a strip. Each
@@ -50,7 +51,7 @@ class ParquetReader:
         self.columns = [k for k in range(len(names)) if k != self.label_column]
         for k in self.columns:
             kind = schema.field(self._positions[k]).type
-            if not _is_number(kind):
+            if not is_number(kind):
                 raise UserError(f"{path}: column {quoted(names[k])} holds {kind}, not numbers")
         self.feature_names: list[str] | None = [names[k] for k in self.columns]
         self.d = len(self.columns)
@@ -68,7 +69,8 @@ class ParquetReader:
                     x[:, position] = self._numbers(values, first, position)
                 y = np.empty(0)
                 if self.label_column is not None:
-                    y = self._labels(columns[self._positions[self.label_column]], first)
+                    labels = columns[self._positions[self.label_column]]
+                    y = labels_of(labels, self.path, first)
                 yield Batch(finite_rows(self.path, x, first, self.feature_names), y, first)
                 first += len(x)
 
@@ -103,7 +105,7 @@ class ParquetReader:
 
     def _numbers(self, values: pa.Array, first: int, position: int) -> np.ndarray:
         if values.null_count:
-            row = first + _first_null(values)
+            row = first + first_null(values)
             assert self.feature_names is not None
             raise UserError(
                 f"{self.path}, row {row}, column {quoted(self.feature_names[position])}: "
@@ -112,24 +114,6 @@ class ParquetReader:
         if pa.types.is_decimal(values.type):
             values = values.cast(pa.float64())
         return values.to_numpy(zero_copy_only=False)
-
-    def _labels(self, values: pa.Array, first: int) -> np.ndarray:
-        if values.null_count:
-            raise UserError(f"{self.path}, row {first + _first_null(values)}: the label is missing")
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
-        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-            return checked_labels(self.path, np.array(values.to_pylist(), np.str_), first)
-        if not _is_number(values.type):
-            raise UserError(f"{self.path}: labels of type {values.type} cannot be used")
-        if pa.types.is_decimal(values.type) and values.type.scale <= 0:
-            try:
-                values = values.cast(pa.int64())
-            except pa.ArrowInvalid as failure:
-                raise UserError(
-                    f"{self.path}: labels of type {values.type} do not fit into 64 bits"
-                ) from failure
-        return checked_labels(self.path, self._numbers(values, first, 0), first)
 
 
 def _pandas_index(schema: pa.Schema) -> set[str]:
@@ -186,16 +170,3 @@ def _next(path: Path, parts: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
 
 def _damaged(path: Path, failure: BaseException) -> UserError:
     return UserError(f"{path}: not a readable Parquet file ({one_line(failure)})")
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_decimal(kind)
-    )
-
-
-def _first_null(values: pa.Array) -> int:
-    return int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
