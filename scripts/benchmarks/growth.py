@@ -105,20 +105,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--intelex", type=int, default=0, metavar="N", help="fit intelex to up to N rows"
     )
     parser.add_argument("--fit-intelex", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args(arguments)
-    if asked.fit_intelex:
-        print(fit_intelex(asked.data, asked.sizes[0]))
+    options = parser.parse_args(arguments)
+    if options.fit_intelex:
+        print(fit_intelex(options.data, options.sizes[0]))
         return 0
     print(f"{machine(2)}\n")
     print("| rows | fit s | passes | work | iterations | SVs | peak MiB | intelex s |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     ours: dict[int, float] = {}
     theirs: dict[int, float] = {}
-    for rows in sorted(asked.sizes):
-        summary = train(asked.data, rows, asked.memory)
+    for rows in sorted(options.sizes):
+        summary = train(options.data, rows, options.memory)
         ours[rows] = summary["train_seconds"]
-        if rows <= asked.intelex:
-            command = [sys.executable, "-m", "scripts.benchmarks.growth", asked.data]
+        if rows <= options.intelex:
+            command = [sys.executable, "-m", "scripts.benchmarks.growth", options.data]
             command += ["--sizes", str(rows), "--fit-intelex"]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             theirs[rows] = float(done.stdout.split()[-1])

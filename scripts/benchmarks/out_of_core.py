@@ -120,9 +120,9 @@ def measure_pass(store: Path, rounds: int, cold: bool) -> dict[str, float]:
             nonlocal waited
             following = timed_blocks()
             while True:
-                asked = time.perf_counter()
+                requested = time.perf_counter()
                 block = next(following, None)
-                waited += time.perf_counter() - asked
+                waited += time.perf_counter() - requested
                 if block is None:
                     return
                 yield block
@@ -143,9 +143,9 @@ def measure_pass(store: Path, rounds: int, cold: bool) -> dict[str, float]:
             waits.append(waited / passes[-1])
             if cold:
                 forget(store)
-            wanted = np.sort(generator.choice(dataset.n, min(GATHERED, dataset.n), replace=False))
+            index = np.sort(generator.choice(dataset.n, min(GATHERED, dataset.n), replace=False))
             began = time.perf_counter()
-            backend.gather(wanted)
+            backend.gather(index)
             gathers.append(time.perf_counter() - began)
     return {
         "kernels": min(alone),

@@ -90,12 +90,12 @@ def available(skipped: Sequence[str]) -> list[str]:
 
 def compare(bench: Bench) -> int:
     """Run all of it, in order; return the number of failures."""
-    asked = bench.asked
-    names = available(asked.skip)
+    options = bench.options
+    names = available(options.skip)
     sizes = bench.prepare()
-    rows = min(asked.rows or sizes["train"], sizes["train"])
-    title = f"{asked.data}: {rows:,} rows to train on, {sizes['test']:,} to test"
-    print(f"{machine(asked.threads)}\n{title}\n\nbest parameters", flush=True)
+    rows = min(options.rows or sizes["train"], sizes["train"])
+    title = f"{options.data}: {rows:,} rows to train on, {sizes['test']:,} to test"
+    print(f"{machine(options.threads)}\n{title}\n\nbest parameters", flush=True)
     parameters: dict[str, tuple[float, float]] = {}
     failures = 0
 
@@ -120,21 +120,21 @@ def compare(bench: Bench) -> int:
 
     print("\nfits", flush=True)
     runs: dict[str, list[Result]] = {name: [] for name in parameters}
-    for repetition in range(1, asked.repeat + 1):
+    for repetition in range(1, options.repeat + 1):
         for name in parameters:
             if result := measure(name, rows, repetition):
                 runs[name].append(result)
     grown: dict[str, dict[int, float]] = {}
-    for n in [] if asked.no_growth else sorted({*(s for s in asked.sizes if s <= rows), rows}):
+    for n in [] if options.no_growth else sorted({*(s for s in options.sizes if s <= rows), rows}):
         for name in parameters:
-            slow = name == "sklearn" and 20_000 < n < rows and not asked.all
+            slow = name == "sklearn" and 20_000 < n < rows and not options.all
             if CANDIDATES[name].at_most or slow:
                 continue
             if result := measure(name, n, 1):  # at n = rows it is there already
                 grown.setdefault(name, {})[n] = result["fit_seconds"]
     best = {name: best_of(results) for name, results in runs.items() if results}
     if best:
-        text = f"{machine(asked.threads)}\n{title}; best of {asked.repeat}\n\n{table(best)}\n"
+        text = f"{machine(options.threads)}\n{title}; best of {options.repeat}\n\n{table(best)}\n"
         (bench.out / "table.txt").write_text(text)
         print(f"\n{text}")
         if any(result["others"] > DISTURBED for result in best.values()):

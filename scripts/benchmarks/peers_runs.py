@@ -55,7 +55,7 @@ class Bench:
     """The output folder, and the processes that fill it."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        self.asked = arguments
+        self.options = arguments
         self.out: Path = arguments.out
         self.folder = self.out / "data" / arguments.data
         self.out.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ class Bench:
         """The rows of the data set, in the output folder; the sizes of its parts."""
         sizes = self.folder / "sizes.json"
         if not sizes.exists():
-            data = self.asked.data
+            data = self.options.data
             found = self.worker("data", data=data, prepare=DATA[data].prepare)
             sizes.write_text(json.dumps(found))
         return json.loads(sizes.read_text())
@@ -135,22 +135,22 @@ class Bench:
     def best_parameters(self, name: str, rows: int) -> tuple[float, float]:
         """(C, sigma) that does best on rows held out of at most 10,000 training rows."""
         half = min(10_000, rows) // 2
-        asked = {"Cs": self.asked.C, "sigmas": self.asked.sigma, "rows": half}
-        file = self.out / f"tuned-{self.asked.data}.json"
+        settings = {"Cs": self.options.C, "sigmas": self.options.sigma, "rows": half}
+        file = self.out / f"tuned-{self.options.data}.json"
         known = json.loads(file.read_text()) if file.exists() else {}
-        if known.get(name, {}).get("asked") != asked:
+        if known.get(name, {}).get("asked") != settings:
             with tempfile.TemporaryDirectory() as folder:
-                more: dict[str, Any] = {"cache_mb": self.asked.cache_mb, **asked}
+                more: dict[str, Any] = {"cache_mb": self.options.cache_mb, **settings}
                 if CANDIDATES[name].solver:
                     more["config"] = str(self.config(name, half, folder))
-                found = self.worker("tune", candidate=name, threads=self.asked.threads, **more)
-            known[name] = {"asked": asked, **found}
+                found = self.worker("tune", candidate=name, threads=self.options.threads, **more)
+            known[name] = {"asked": settings, **found}
             file.write_text(json.dumps(known, indent=1))
         best = max(known[name]["grid"], key=lambda point: point["accuracy"])
         C, sigma = best["C"], best["sigma"]
         edges = [
             key
-            for key, value, grid in (("C", C, self.asked.C), ("sigma", sigma, self.asked.sigma))
+            for key, value, grid in (("C", C, self.options.C), ("sigma", sigma, self.options.sigma))
             if len(grid) > 1 and value in (min(grid), max(grid))
         ]
         note = f"  ({' and '.join(edges)} at the edge of the grid)" if edges else ""
@@ -164,7 +164,7 @@ class Bench:
     def warm_up(self, name: str, rows: int) -> None:
         """Have numba compile all that a schedule of bigsvm needs, and keep it on disk."""
         if CANDIDATES[name].solver and name not in self.warm:
-            self.bigsvm(name, min(1000, rows), 1.0, self.asked.sigma[0], None)
+            self.bigsvm(name, min(1000, rows), 1.0, self.options.sigma[0], None)
             self.warm.add(name)
 
     def measure(
@@ -172,11 +172,11 @@ class Bench:
     ) -> Result:
         """One fit, unless its result is there already."""
         key = {
-            "data": self.asked.data, "machine": cpu_model(), "threads": self.asked.threads,
+            "data": self.options.data, "machine": cpu_model(), "threads": self.options.threads,
             "candidate": name, "rows": rows, "repetition": repetition, "C": C, "sigma": sigma,
-            "cache_mb": self.asked.cache_mb,
+            "cache_mb": self.options.cache_mb,
         }  # fmt: skip
-        again = self.asked.again is not None and name in (self.asked.again or CANDIDATES)
+        again = self.options.again is not None and name in (self.options.again or CANDIDATES)
         same = [r for r in self.results if all(str(r[part]) == str(key[part]) for part in KEY)]
         if same and (not again or same[0] in self.made):
             return same[0]

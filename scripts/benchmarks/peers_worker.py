@@ -207,9 +207,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("work", metavar="WORK.json", type=Path)
     parser.add_argument("answer", metavar="ANSWER.json", type=Path)
-    asked = parser.parse_args()
-    work = json.loads(asked.work.read_text())
-    asked.answer.write_text(json.dumps(WORKS[work["work"]](work)))
+    options = parser.parse_args()
+    work = json.loads(options.work.read_text())
+    options.answer.write_text(json.dumps(WORKS[work["work"]](work)))
     return 0
 
 

@@ -44,8 +44,8 @@ class Problem:
 
 def select(problems: Sequence[Problem], substrings: Sequence[str]) -> list[Problem]:
     """Return the problems whose name contains any of the substrings; all, without substrings."""
-    wanted = [text.lower() for text in substrings] or [""]
-    return [p for p in problems if any(text in p.name.lower() for text in wanted)]
+    lower = [text.lower() for text in substrings] or [""]
+    return [p for p in problems if any(text in p.name.lower() for text in lower)]
 
 
 def rbf_gamma(sigma: float) -> float:

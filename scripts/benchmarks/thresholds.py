@@ -23,14 +23,14 @@ TEST_ROWS = 5000
 RULES = ("balanced", "accuracy")
 
 
-def stores(folder: Path, rows: int, wanted: list[str]) -> dict[str, tuple[Path, float]]:
+def stores(folder: Path, rows: int, names: list[str]) -> dict[str, tuple[Path, float]]:
     """Prepare the data sets: name -> (store, gamma of the kernel)."""
     made = {}
     gammas = {problem.data: problem.gamma for problem in reversed(PROBLEMS)}
     for name in DATA_SETS:
         if any(text in name for text in LEFT_OUT):
             continue
-        if wanted and not any(text in name for text in wanted):
+        if names and not any(text in name for text in names):
             continue
         store = folder / f"{name.replace(' ', '-')}.zarr"
         try:

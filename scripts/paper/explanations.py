@@ -12,9 +12,9 @@ PREFACE = paragraph(
     "C tuned, I-SVM the modified method (<code>mfw</code>) with C tuned, F-I-SVM the same with C "
     "= 1, normalized. The tolerance is 1e-5 throughout."
 ) + paragraph(
-    "Not told in the paper, and found by trying: C is normalized as C d / n (d features, n "
+    "Not stated in the paper, and found by experiment: C is normalized as C d / n (d features, n "
     "training patterns); the ten repetitions are the ten folds of one division; rows stay in the "
-    "order of their file, and training starts from the first. Not told and not found: the values "
+    "order of their file, and training starts from the first. Not stated and not found: the values "
     "of sigma that were tried, and which rows are in which fold. Whatever depends on one choice "
     "of C and sigma, as SVM's and I-SVM's iterations do, can differ by much for that reason "
     "alone."

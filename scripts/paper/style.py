@@ -1,4 +1,4 @@
-"""One style for all pictures: readable in print, and told apart by colour-blind readers."""
+"""One style for all pictures: readable in print, and distinguishable for colour-blind readers."""
 
 from pathlib import Path
 from typing import Any

@@ -38,8 +38,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", metavar="MODEL", type=Path)
     parser.add_argument("store", metavar="STORE", help="its part `test` is decided")
-    asked = parser.parse_args()
-    compare(asked.model, asked.store)
+    options = parser.parse_args()
+    compare(options.model, options.store)
 
 
 def compare(model_file: Path, store: str) -> None:

@@ -114,11 +114,13 @@ class FaultInjection:
         for name in ("sonar.all-data", "heart_scale"):
             if (real / name).is_file():
                 sources[str(real / name)] = options
-        for source, asked in sources.items():
+        for source, prepare_options in sources.items():
             folder = self.folder / Path(source).name
             folder.mkdir()
             for form, rows in FORMS.items():
-                prepare(source, folder / form, asked.model_copy(update={"chunk_rows": rows}))
+                prepare(
+                    source, folder / form, prepare_options.model_copy(update={"chunk_rows": rows})
+                )
         return [Path(source).name for source in sources]
 
     def draw_problem(self, data: str, chance: random.Random) -> Problem:

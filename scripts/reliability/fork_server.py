@@ -105,9 +105,9 @@ class ForkServer:
         environment: dict[str, str],
     ) -> ForkedProcess:
         """Start Python with these arguments, which writes to these files."""
-        asked = [arguments, str(folder), on_terminal, environment | self._environment]
+        request = [arguments, str(folder), on_terminal, environment | self._environment]
         with self._lock:
-            socket.send_fds(self._ours, [json.dumps(asked).encode()], [out, err])
+            socket.send_fds(self._ours, [json.dumps(request).encode()], [out, err])
             return ForkedProcess(int(self._ours.recv(100)))
 
     def close(self) -> None:
@@ -120,23 +120,23 @@ def serve(asking: socket.socket) -> None:
     """Answer every request with the process id of a new process, until the socket is closed."""
     load_everything()
     while True:
-        asked, descriptors, _, _ = socket.recv_fds(asking, 2**16, 2)
-        if not asked:
+        request, descriptors, _, _ = socket.recv_fds(asking, 2**16, 2)
+        if not request:
             return
-        arguments, folder, on_terminal, environment = json.loads(asked)
-        told, telling = os.pipe()
+        arguments, folder, on_terminal, environment = json.loads(request)
+        reader, writer = os.pipe()
         between = os.fork()
         if between == 0:
             child = os.fork()
             if child:  # its parent exits at once, so that the subreaper adopts it
-                os.write(telling, str(child).encode())
+                os.write(writer, str(child).encode())
                 os._exit(0)
-            for descriptor in (told, telling, asking.detach()):
+            for descriptor in (reader, writer, asking.detach()):
                 os.close(descriptor)
             become(arguments, descriptors, folder, on_terminal, environment)
         os.waitpid(between, 0)
-        asking.send(os.read(told, 100))
-        for descriptor in (told, telling, *descriptors):
+        asking.send(os.read(reader, 100))
+        for descriptor in (reader, writer, *descriptors):
             os.close(descriptor)
 
 
@@ -203,6 +203,6 @@ def load_everything() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Started by the class ForkServer, not by hand.")
-    parser.add_argument("socket", type=int, help="where it is asked for processes")
+    parser.add_argument("socket", type=int, help="the descriptor of the socket for requests")
     with socket.socket(fileno=parser.parse_args().socket) as asking:
         serve(asking)

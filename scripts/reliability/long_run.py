@@ -90,11 +90,11 @@ def make_problem(folder: Path, arguments: argparse.Namespace) -> Path:
 
 def memory_limit(command: list[str]) -> str:
     """Enough for the process and half of the data: the other half is read again in every pass."""
-    asked = [*command, "--set", "solver.memory_limit=1MiB"]
-    refusal = subprocess.run(asked, capture_output=True, text=True).stderr
+    too_little = [*command, "--set", "solver.memory_limit=1MiB"]
+    refusal = subprocess.run(too_little, capture_output=True, text=True).stderr
     needed = re.search(r"at least (\d+)MiB are needed", refusal)
     if needed is None:
-        sys.exit(f"no word of how much memory is needed: {refusal}")
+        sys.exit(f"does not say how much memory is needed: {refusal}")
     return f"{int(needed[1]) + ROOM}MiB"
 
 

@@ -220,15 +220,15 @@ class Trial:
         torn = [path for path in models if path.exists() and not is_whole(path)]
         summary = self.run_dir / "summary.json"
         try:
-            told = json.loads(summary.read_text() if summary.exists() else "{}")
+            content = json.loads(summary.read_text() if summary.exists() else "{}")
         except ValueError:
-            told = {}
+            content = {}
             torn.append(summary)
         for path in torn:
             self.deviates(TORN, path.name)
-        ended = told.get("status", "interrupted") != "interrupted"
-        if ended and not torn and iteration_of_model(models[0]) != told["iterations"]:
-            self.deviates(TORN, "summary.json, which tells of a model that is not there")
+        ended = content.get("status", "interrupted") != "interrupted"
+        if ended and not torn and iteration_of_model(models[0]) != content["iterations"]:
+            self.deviates(TORN, "summary.json, whose model is missing")
 
     def _reports(self) -> int:
         """The inode of metrics.jsonl: a resumed run first writes a new one."""
@@ -238,14 +238,14 @@ class Trial:
     def _check_saved_in_time(self) -> None:
         """Check that what should be saved by now has been: everything, after an orderly exit.
 
-        Of one that was killed, what it had told of before the last time: then came the saving.
+        After a kill: what was reported before the last report, since saving follows a report.
         """
-        told = []
+        reported = []
         if (self.run_dir / "metrics.jsonl").exists():
             for line in (self.run_dir / "metrics.jsonl").read_text().splitlines():
                 with suppress(ValueError):  # torn by a kill
-                    told.append(json.loads(line)["iteration"])
-        due = told[-2] - self.checkpoint_every + 1 if len(told) > 1 else -1
+                    reported.append(json.loads(line)["iteration"])
+        due = reported[-2] - self.checkpoint_every + 1 if len(reported) > 1 else -1
         with suppress(OSError, ValueError):
             summary = json.loads((self.run_dir / "summary.json").read_text())
             due = summary["iterations"] if summary["status"] == "interrupted" else due

@@ -94,7 +94,7 @@ def one_node_slurm(folder: Path) -> Iterator[dict[str, str]]:
                 wait_until((folder / "munge.socket").exists, "munged does not start")
 
         def is_up() -> bool:
-            state = asked(environment, "sinfo", "--noheader", "--format=%T", check=False)
+            state = output_of(environment, "sinfo", "--noheader", "--format=%T", check=False)
             return state.strip() == "idle"
 
         wait_until(is_up, f"Slurm does not start: see the logs in {folder}")
@@ -124,7 +124,7 @@ def wait_until(condition: Any, otherwise: str, seconds: float = 60) -> None:
         time.sleep(0.5)
 
 
-def asked(environment: dict[str, str], *command: str, check: bool = True) -> str:
+def output_of(environment: dict[str, str], *command: str, check: bool = True) -> str:
     """What a command of Slurm prints."""
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if check and done.returncode:
@@ -133,7 +133,7 @@ def asked(environment: dict[str, str], *command: str, check: bool = True) -> str
 
 
 def job_fields(environment: dict[str, str], job: str) -> dict[str, str]:
-    words = asked(environment, "scontrol", "show", "job", "--oneliner", job).split()
+    words = output_of(environment, "scontrol", "show", "job", "--oneliner", job).split()
     return dict(word.split("=", 1) for word in words if "=" in word)
 
 
@@ -143,7 +143,7 @@ def submit_and_wait(environment: dict[str, str], folder: Path, config: Path) -> 
     def submit(name: str, options: list[str], *arguments: str) -> str:
         options += ["--cpus-per-task=1", f"--output={folder / name}.log", f"--chdir={folder}"]
         script = str(REPOSITORY / "scripts" / "slurm" / f"{name}.sbatch")
-        return asked(environment, "sbatch", "--parsable", *options, script, *arguments).strip()
+        return output_of(environment, "sbatch", "--parsable", *options, script, *arguments).strip()
 
     size = ["--nodes=1", "--ntasks-per-node=2", "--mem=2G"]
     limit = ["--time=1", "--signal=B:USR1@10"]
@@ -156,7 +156,7 @@ def submit_and_wait(environment: dict[str, str], folder: Path, config: Path) -> 
         state = job_fields(environment, train)
         if not lifted and int(state["Restarts"]) >= STRIKES:
             print(f"the limit has struck {STRIKES} times; it is an hour from now on", flush=True)
-            asked(environment, "scontrol", "update", f"JobId={train}", "TimeLimit=60")
+            output_of(environment, "scontrol", "update", f"JobId={train}", "TimeLimit=60")
             lifted = True
         return all(
             job_fields(environment, job)["JobState"] not in ("PENDING", "RUNNING", "COMPLETING")
@@ -238,9 +238,9 @@ def main() -> int:
         size = ("--rows", "30000", "--features", "8", "--test-rows", "2000")
         with one_node_slurm(folder / "slurm") as environment:
             python = (sys.executable, "-m")
-            asked(environment, *python, "bigsvm.prepare", "synthetic", str(store), *size)
+            output_of(environment, *python, "bigsvm.prepare", "synthetic", str(store), *size)
             alone = str(folder / "alone")
-            asked(environment, *python, "bigsvm.train", str(config), "--run-dir", alone)
+            output_of(environment, *python, "bigsvm.train", str(config), "--run-dir", alone)
             states = submit_and_wait(environment, folder, config)
             found = []
             if importlib.util.find_spec("dask_jobqueue"):
