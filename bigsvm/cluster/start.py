@@ -10,7 +10,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +73,11 @@ def connect(
                 f"answers there ({one_line(problem)})"
             ) from problem
         stack.callback(_close, client)
-        restart = partial(_restart_lost, scheduler) if config.kind == "local" else _do_nothing
+
+        def restart() -> None:  # the workers of an existing cluster are not ours to restart
+            if config.kind == "local":
+                _restart_lost(scheduler)
+
         cluster = Cluster(client, config.wait_limit, log, interrupted, restart)
         cluster.wait_for(config.workers or 1)
         yield cluster
@@ -186,10 +189,6 @@ def _restart_lost(local: Any) -> None:
         local.scale(len(local.worker_spec))
 
     local.loop.add_callback(replace_lost)
-
-
-def _do_nothing() -> None:
-    """The workers of an existing cluster are not ours to restart."""
 
 
 def _security(config: ClusterConfig) -> Security | None:

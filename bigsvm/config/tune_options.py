@@ -69,7 +69,8 @@ class TuneOptions(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_booleans(cls, value: Any) -> Any:
-        if isinstance(value, bool) or (isinstance(value, list) and True in map(_is_bool, value)):
+        values = value if isinstance(value, list) else [value]
+        if any(isinstance(each, bool) for each in values):
             raise ValueError("true and false are not allowed here")
         return value
 
@@ -80,10 +81,6 @@ class TuneOptions(BaseModel):
             if value in (values or [])[:place]:
                 raise ValueError(f"{value} is given twice")
         return values
-
-
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
 
 
 SIGMA = [2.0**power for power in range(-4, 7)]

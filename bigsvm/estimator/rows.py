@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numba
@@ -99,13 +100,10 @@ class InMemoryRows:
     def __init__(self, X: Any) -> None:
         self.shape = X.shape
         self.given = X
-        self._rows: np.ndarray | None = None
 
-    @property
+    @cached_property
     def _dense(self) -> np.ndarray:
-        if self._rows is None:
-            self._rows = dense_rows(self.given)
-        return self._rows
+        return dense_rows(self.given)
 
     def variance(self, weight: np.ndarray | None) -> float:
         """See `Rows`."""

@@ -3,21 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 
 Format = Literal["auto", "libsvm", "csv", "tsv", "parquet", "npy", "npz", "miniboone"]
-FORMATS: tuple[Format, ...] = (
-    "auto",
-    "libsvm",
-    "csv",
-    "tsv",
-    "parquet",
-    "npy",
-    "npz",
-    "miniboone",
-)
+FORMATS: tuple[Format, ...] = get_args(Format)
 
 BATCH_BYTES = 16 * 2**20
 

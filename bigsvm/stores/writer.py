@@ -130,7 +130,9 @@ class StoreWriter:
                 with suppress(*([] if kind is None else [Exception])):
                     self._file.close()
             if kind is None:
-                self._publish()
+                if self.path.exists() and not self._overwrite:
+                    raise UserError(f"{self.path}: another process has created it in the meantime")
+                publish(self._staged, self.path)
 
     def append(
         self, part: str, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None
@@ -177,6 +179,7 @@ class StoreWriter:
         # Level -1 removes repetitions as well as level 1 does, but leaves measured numbers alone:
         # compressing those saves 7 % of the size and makes every pass a fifth slower.
         compressors = [ZstdCodec(level=-1, checksum=True)] if self._compressed else None
+        no_label = 0 if len(self._about.classes) == 2 else -1
         return group.create_array(
             name,
             shape=shape,
@@ -184,18 +187,9 @@ class StoreWriter:
             dtype=dtype,
             compressors=compressors,
             # Zarr reads a missing chunk as the fill value: use one that no data set can contain.
-            fill_value=np.nan if issubclass(dtype, np.floating) else self._missing_label,
+            fill_value=np.nan if issubclass(dtype, np.floating) else no_label,
             config={"write_empty_chunks": True},
         )
-
-    @property
-    def _missing_label(self) -> int:
-        return 0 if len(self._about.classes) == 2 else -1
-
-    def _publish(self) -> None:
-        if self.path.exists() and not self._overwrite:
-            raise UserError(f"{self.path}: another process has created it in the meantime")
-        publish(self._staged, self.path)
 
 
 class _GroupWriter:

@@ -3,10 +3,12 @@
 Each worker reads the patterns from the store, and keeps them and the last kernel matrix.
 """
 
+import hashlib
+import json
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +19,9 @@ from bigsvm.core.compiled import available_threads, use_threads
 from bigsvm.solvers.precomputed import kernel_matrix
 from bigsvm.stores.store import open_dataset
 from bigsvm.tuning.cross_validation import FoldResult, FoldTask, Grid, Split, validate_fold
+
+if TYPE_CHECKING:
+    from bigsvm.tuning.build import Tuning
 
 
 @dataclass(frozen=True)
@@ -45,18 +50,17 @@ class TuningJob:
 
 def validate_on_cluster(
     cluster: Cluster,
-    key: str,
     store: Any,
-    index: np.ndarray,
-    split: Split,
-    grid: Grid,
+    tuning: "Tuning",
     tasks: list[FoldTask],
     interrupted: Callable[[], bool],
 ) -> Generator[tuple[FoldTask, FoldResult], None, None]:
     """Yield results in rounds of one task per worker thread."""
     seen = worker.probe(store)
     cluster.check_workers(lambda theirs: worker.mismatch(theirs, seen, store), worker.probe, store)
-    job = TuningJob(key, store, seen, index, split, grid)
+    of_all = [tuning.identity, *map(repr, tuning.grid.kernels)]
+    key = hashlib.sha256(json.dumps(of_all).encode()).hexdigest()
+    job = TuningJob(key, store, seen, tuning.index, tuning.split, tuning.grid)
     while tasks and not interrupted():
         workers = cluster.workers()
         places = [address for address, count in workers.items() for _ in range(count)]

@@ -1,15 +1,12 @@
 """A tuning from its config to its best point, as `python -m bigsvm.tune` does it."""
 
-import hashlib
-import json
 from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from bigsvm.cluster.workers import Cluster, connect_if_any
+from bigsvm.cluster.workers import connect_if_any
 from bigsvm.config import Config
 from bigsvm.core.compiled import available_threads
 from bigsvm.core.errors import ClusterLost
@@ -105,7 +102,7 @@ def _tune(config: Config, run_dir: TuneDir, fresh: bool, graceful_exit: Graceful
                 if cluster is None:
                     source = _validate_in_threads(config, tuning, dataset, missing, graceful_exit)
                 else:
-                    source = _validate_on_cluster(cluster, store, tuning, missing, graceful_exit)
+                    source = validate_on_cluster(cluster, store, tuning, missing, graceful_exit)
                 found |= _collect(source, tuning, results, len(found))
     if len(found) < len(tuning.tasks):
         return False
@@ -134,20 +131,6 @@ def _validate_in_threads(
         threads,
         matrices_that_fit(config, len(tuning.index), dataset.d),
         interrupted,
-    )
-
-
-def _validate_on_cluster(
-    cluster: Cluster,
-    store: Any,
-    tuning: Tuning,
-    tasks: list[FoldTask],
-    interrupted: Callable[[], bool],
-) -> Source:
-    of_all = [tuning.identity, *map(repr, tuning.grid.kernels)]
-    key = hashlib.sha256(json.dumps(of_all).encode()).hexdigest()
-    return validate_on_cluster(
-        cluster, key, store, tuning.index, tuning.split, tuning.grid, tasks, interrupted
     )
 
 
