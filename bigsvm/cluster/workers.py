@@ -252,7 +252,7 @@ class Cluster:
         raise self._lost("its scheduler is gone")
 
     def _wait_for_any(self) -> None:
-        """Called while there is no worker: raise ClusterLost after the wait limit."""
+        """Restart workers where possible; raise ClusterLost once the wait limit has passed."""
         if self._empty_since is None:
             self._empty_since = time.monotonic()
             limit = format_duration(self._wait_limit)

@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 
 SAMPLE_ROWS = 2000
-UNBALANCED = 0.65  # with such a share of one class, accuracy alone says little
+UNBALANCED = 0.65  # the share of a class from which on accuracy is not informative
 MEMORY_STEP = 256 * 2**20
 
 

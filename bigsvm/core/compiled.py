@@ -59,7 +59,7 @@ def njit(*function: Any, **options: Any) -> Any:
 
 
 def inner_njit(*function: Any, **options: Any) -> Any:
-    """`njit` for functions called only from compiled code: without the wrapper for Python, too.
+    """`njit` for functions called only from compiled code: also without the wrapper for Python.
 
     The wrapper that unpacks a tuple of ten arrays can take longer to compile than the function.
     """

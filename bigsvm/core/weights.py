@@ -4,8 +4,7 @@ import hashlib
 
 import numpy as np
 
-# A weight enters squared: outside this range its terms would vanish beside all others or swamp
-# them.
+# A weight enters squared: outside this range its terms would be negligible, or all others would.
 _SMALLEST, _LARGEST = 1e-20, 1e20
 WEIGHT_RANGE = f"a weight is 0, or from {_SMALLEST:g} to {_LARGEST:g}"
 

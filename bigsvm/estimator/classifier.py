@@ -80,7 +80,7 @@ class BigSVC(ClassifierMixin, BaseEstimator, CallbackSupportMixin):
     calibration : {"sigmoid", "isotonic"}, optional
         Fit probabilities to the decision values of five cross-validated folds, for
         `predict_proba`: Platt's sigmoid, or isotonic regression, which needs a thousand rows or
-        more. Takes five more fits; for rows in memory. None: there is no `predict_proba`.
+        more. Requires five more fits, and rows in memory. None: no `predict_proba`.
     early_stopping : bool or {"auc", "accuracy", "balanced_accuracy", "f1"}, default=False
         Hold rows out of the training, score the model on them every 1,000 iterations (True: by
         "auc"), stop when the score has not improved `n_iter_no_change` times, and keep the model
@@ -139,7 +139,7 @@ class BigSVC(ClassifierMixin, BaseEstimator, CallbackSupportMixin):
     relative_gap_ : (1 or n_classes,) float array
         The same as a fraction of the margin; at most `tol` if converged.
     passes_ : (1 or n_classes,) int array
-        Passes over the rows to update the gradient; those over a subsample count, too.
+        Passes over the rows to update the gradient, including those over a subsample.
     kernel_values_ : int
         The number of kernel values computed.
     status_ : list of str

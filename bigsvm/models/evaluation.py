@@ -36,19 +36,19 @@ from bigsvm.stores.store import Dataset
 
 # The limit for the decision values, and for the coefficients, of the snapshots of one pass.
 PASS_BYTES = 256 * 2**20
-UNBALANCED = 0.65  # with such a share of one class, accuracy alone says little
-FINDS_BOTH = 0.55  # a balanced accuracy that is more than chance
+UNBALANCED = 0.65  # the share of a class from which on accuracy is not informative
+FINDS_BOTH = 0.55  # a balanced accuracy clearly above chance
 
 
 class Majority(NamedTuple):
-    """The largest class of a test set, which a useless model would always predict."""
+    """The majority class of a test set: a useless model always predicts it."""
 
     label: Any
     share: float
 
     @property
     def is_large(self) -> bool:
-        """Whether accuracy alone says little."""
+        """Whether the class is so large that accuracy is not informative."""
         return self.share >= UNBALANCED
 
     def warning(self, accuracy: float, balanced_accuracy: float) -> str | None:

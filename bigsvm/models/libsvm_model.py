@@ -54,7 +54,7 @@ def write_libsvm(model: Model, path: Path, overwrite: bool = False) -> Path | No
         if missing:
             write_text(beside, json.dumps(missing, indent=2) + "\n")
     if not missing:
-        beside.unlink(missing_ok=True)  # from a model that this one replaces
+        beside.unlink(missing_ok=True)  # written for the model that this one replaces
         return None
     return beside
 

@@ -56,7 +56,7 @@ def take_columns(made: ModelProto, encoding: Encoding) -> None:
 
 
 def _prefix_names(graph: Any, kept: set[str]) -> None:
-    """Rename all values of a graph and of its subgraphs, but for those kept."""
+    """Rename all values of a graph and of its subgraphs, except those in `kept`."""
 
     def renamed(name: str) -> str:
         return name if not name or name in kept else PREFIX + name

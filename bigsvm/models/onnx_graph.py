@@ -37,7 +37,7 @@ _CANCELLATION = 1e-9
 def onnx_model(model: Model) -> ModelProto:
     """The model as ONNX; input `X` (rows, features) float64, outputs `label` and `decision`.
 
-    The decision values are (rows,), or (rows, classes) where there are more than two. A calibrated
+    The decision values are (rows,), or (rows, classes) for more than two classes. A calibrated
     model has a third output, `probability` (rows, classes). A model of encoded columns has an input
     (rows, 1) for each column instead of X; see `bigsvm.models.onnx_columns`.
     """

@@ -32,7 +32,7 @@ class Evolution:
     ----------
     rows : sequence of Row
     seconds : sequence of float, or None
-        The training time of each, where it is known.
+        The training time of each, if known.
     """
 
     rows: Sequence[Row]
@@ -42,7 +42,7 @@ class Evolution:
 def plot_evolution(path: Path, runs: Mapping[str, Evolution], title: str | None = None) -> None:
     """Plot test accuracy, AUC and number of support vectors, a line per run.
 
-    Over the iterations, and over the training time where it is known of all runs.
+    Over the iterations, and over the training time if it is known for all runs.
     """
     timed = all(run.seconds is not None for run in runs.values())
     figure = Figure(figsize=(10.6 if timed else 6.4, 7.4), layout="constrained")

@@ -41,8 +41,8 @@ def download(
 ) -> None:
     """Fetch `url` into the file `destination`.
 
-    The bytes go to a hidden `.part` file beside it. An interrupted download is resumed from there,
-    by this call or a later one, if the server confirms that its file is unchanged.
+    The bytes are written to a hidden `.part` file in the same directory. An interrupted download is
+    resumed from it, by this call or a later one, if the server confirms that its file is unchanged.
 
     Parameters
     ----------

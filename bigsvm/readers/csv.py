@@ -1,8 +1,8 @@
 """CSV and TSV: rows of numbers with a label column, with or without a header line.
 
-Parsed by our own kernel, not by pyarrow.csv: LIBSVM and MiniBooNE need the number parser anyway,
-and pyarrow neither splits at runs of blanks nor says on which line of the file a bad value is (it
-counts rows, without empty lines).
+Parsed by a compiled kernel, not by pyarrow.csv: LIBSVM and MiniBooNE need the number parser anyway,
+and pyarrow neither splits at runs of blanks nor reports the line of a bad value (it counts rows,
+without empty lines).
 """
 
 import csv

@@ -18,19 +18,15 @@ def new_fingerprint(n: int, d: int) -> Any:
     return hashlib.sha256(f"bigsvm data {n} {d}\n".encode())
 
 
-def fingerprint(dataset: Dataset) -> str:
-    """SHA-256 of the content; one pass over the data.
-
-    Raises UserError, with row and column, for a value that is not finite.
-    """
-    digest = _digest_of_rows(dataset)
-    digest.update(dataset.labels())
-    return digest.hexdigest()
-
-
 def verified_fingerprint(dataset: Dataset) -> str:
-    """The fingerprint of the content as it is now; a UserError if `prepare` recorded another."""
-    digest = _digest_of_rows(dataset)
+    """SHA-256 of the content, in one pass over the data.
+
+    Raises UserError for a value that is not finite, with row and column, and for a content that
+    `prepare` has not written.
+    """
+    digest = new_fingerprint(dataset.n, dataset.d)
+    for rows in finite_chunks(dataset):
+        digest.update(rows)
     verify_recorded(dataset, digest.copy())
     digest.update(dataset.labels())
     return digest.hexdigest()
@@ -67,10 +63,3 @@ def finite_chunks(dataset: Dataset) -> Iterator[np.ndarray]:
         dataset.record_checksum(start, start + len(rows), rows)
         yield rows
         start += len(rows)
-
-
-def _digest_of_rows(dataset: Dataset) -> Any:
-    digest = new_fingerprint(dataset.n, dataset.d)
-    for rows in finite_chunks(dataset):
-        digest.update(rows)
-    return digest

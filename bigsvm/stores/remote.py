@@ -3,8 +3,8 @@
 Credentials come from the environment only (for S3 the variables that Amazon's tools read), so that
 they appear in no config and no log.
 
-The retries are ours because those of s3fs and botocore neither tell a wrong URL from a passing
-failure nor end with one line that says what to do.
+Retries are implemented here because those of s3fs and botocore neither distinguish a wrong URL from
+a transient failure nor end with one line that says what to do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bigsvm.core.messages import one_line
 from bigsvm.core.urls import reject_credentials
 
 # Attempts for one request, besides those of botocore itself (AWS_MAX_ATTEMPTS). Before the first
-# answer, a wrong URL is more likely than a passing failure.
+# answer, a wrong URL is more likely than a transient failure.
 _ATTEMPTS = 6
 _FIRST_ATTEMPTS = 2
 _FIRST_PAUSE = 0.5

@@ -55,14 +55,14 @@ LOGGER.propagate = False
 
 
 def configure(quiet: bool, verbose: bool, log_file: Path | None) -> None:
-    """Choose what is shown, and where it is written, too.
+    """Configure which messages are shown, and whether they are also written to a file.
 
     Parameters
     ----------
     quiet : bool
         Warnings and errors only.
     verbose : bool
-        Details, too.
+        Also details.
     log_file : Path or None
         Appended to, with the time and level of each message; not affected by `quiet`.
     """

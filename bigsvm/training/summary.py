@@ -123,7 +123,7 @@ def _more_scores(summary: dict[str, Any]) -> str:
 
 
 def print_finished(summary: dict[str, Any], path: Path) -> None:
-    """Print that a run has nothing left to do, and how to continue it all the same."""
+    """Print that a run has nothing left to do, and how to continue it nevertheless."""
     if summary["status"] == "stopped_early":
         more = "a larger run.stop_early.patience continues it"
     elif summary["status"] == "converged":

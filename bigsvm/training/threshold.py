@@ -32,7 +32,7 @@ def threshold_at(state: State, problem: Problem, rule: Rule) -> float:
 def decision_values(state: State, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """The decision values of the training rows of +1 and of -1: f_i = (g_i - alpha_i / C_i) / s_i.
 
-    With s_i the sign y_i, divided by the weight of the row where there are weights.
+    s_i is the sign y_i, divided by the weight of the row if rows are weighted.
     """
     found: tuple[list[np.ndarray], list[np.ndarray]] = [], []
     for some in pieces(len(state.alpha)):

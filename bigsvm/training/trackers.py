@@ -223,7 +223,7 @@ def follow(folder: Path, names: Sequence[str], ended: Callable[[float], bool]) -
 
 
 def main() -> None:
-    """Run as the process beside a trainer: arguments are its directory and the trackers."""
+    """The process started by `track_run`: arguments are the run directory and the trackers."""
     os.nice(10)
     folder, *names = sys.argv[1:]
     follow(Path(folder), names, lambda seconds: bool(select([sys.stdin], [], [], seconds)[0]))

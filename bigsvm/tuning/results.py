@@ -43,7 +43,7 @@ class ResultStore:
         self._saved: dict[Path, tuple[FoldResult, tuple[float, ...]]] = {}
 
     def save(self, task: FoldTask, result: FoldResult) -> FoldResult:
-        """Write the result of a task atomically, beside what was there before; return both."""
+        """Add the result of a task to its file, atomically; return all results of that file."""
         path, C = self._path(task), task.C or self._grid.C
         if path in self._saved:
             before, others = self._saved[path]

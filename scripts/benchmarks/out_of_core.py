@@ -98,13 +98,13 @@ def measure_pass(store: Path, rounds: int, cold: bool) -> dict[str, float]:
     from bigsvm import kernels
     from bigsvm.backends.local import LocalBackend
     from bigsvm.kernels import Kernel, block_of
-    from bigsvm.stores.fingerprint import fingerprint
+    from bigsvm.stores.fingerprint import verified_fingerprint
     from bigsvm.stores.store import open_dataset
 
     kernel = Kernel("rbf", 1 / (2 * 7.0**2))
     kernels.warm_up(kernel)
     with open_dataset(store) as dataset:
-        fingerprint(dataset)  # as a training does: from now on every chunk is checked
+        verified_fingerprint(dataset)  # as a training does: from now on every chunk is checked
         backend = LocalBackend(dataset, kernel, 0)
         generator = np.random.default_rng(0)
         rows = backend.gather(generator.choice(dataset.n, MOVED))

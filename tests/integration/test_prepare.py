@@ -18,7 +18,7 @@ from bigsvm.preparation.data_sets import resolve_data
 from bigsvm.preparation.pipeline import prepare
 from bigsvm.preparation.split import TestRowSampler
 from bigsvm.prepare import main
-from bigsvm.stores.fingerprint import fingerprint
+from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset, open_dataset
 from tests.support.trainings import wait_until
 
@@ -41,7 +41,7 @@ def table(tmp_path: Path) -> tuple[Path, np.ndarray, np.ndarray]:
 
 def everything(store: Path, part: str = "train") -> tuple[Dataset, np.ndarray, np.ndarray]:
     data = open_dataset(store, part)
-    assert fingerprint(data) == data.recorded_fingerprint
+    assert verified_fingerprint(data) == data.recorded_fingerprint
     return data, data.read(0, data.n), data.labels()
 
 

@@ -12,7 +12,7 @@ import zarr
 from bigsvm.config.file import load_config
 from bigsvm.core.errors import UserError
 from bigsvm.core.urls import reject_credentials
-from bigsvm.stores.fingerprint import fingerprint
+from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import open_dataset
 from tests.support.s3_server import BUCKET, STRANGER, S3Server
 from tests.support.small_run import make_store
@@ -133,9 +133,9 @@ def test_passing_errors_pass(
 
 def test_chunks_are_asked_for_several_at_once(run: Run, well_behaved: S3Server) -> None:
     code = (
-        "from bigsvm.stores.fingerprint import fingerprint\n"
+        "from bigsvm.stores.fingerprint import verified_fingerprint\n"
         "from bigsvm.stores.store import open_dataset\n"
-        f"print(fingerprint(open_dataset({STORE!r})))"
+        f"print(verified_fingerprint(open_dataset({STORE!r})))"
     )
     run([sys.executable, "-c", code])
     assert well_behaved.counts()["at_once"] > 1
@@ -242,7 +242,7 @@ def test_other_addresses(store: Path) -> None:
     fsspec.filesystem("memory").put(str(store), "/copy.zarr", recursive=True)
     with open_dataset(store) as here, open_dataset("memory://copy.zarr/train") as there:
         assert there.path == "memory://copy.zarr/train"
-        assert fingerprint(there) == fingerprint(here)
+        assert verified_fingerprint(there) == verified_fingerprint(here)
     with open_dataset(f"file://{store}/test") as test:
         assert test.path == f"{store}/test"
 

@@ -11,7 +11,7 @@ import zarr
 
 from bigsvm import cli
 from bigsvm.core.errors import UserError
-from bigsvm.stores.fingerprint import fingerprint
+from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.rows import CHUNK_BYTES
 from bigsvm.stores.store import open_dataset
 from tests.support.small_stores import own_arrays, write
@@ -105,7 +105,7 @@ def test_a_value_that_is_not_finite_is_named(tmp_path: Path) -> None:
         X[3, 1] = value
         path = own_arrays(tmp_path / f"{shown}.h5", X=X, y=np.arange(5) % 2)
         with pytest.raises(UserError, match=f"row 3, column 1 .* is {shown}"):
-            fingerprint(open_dataset(path))
+            verified_fingerprint(open_dataset(path))
 
 
 @pytest.mark.parametrize("suffix", [".zarr", ".h5"])
@@ -180,7 +180,7 @@ def test_attributes_of_the_users_own_mean_nothing(
         assert (data.scaling, data.feature_names, data.parts) == (None, None, None)
         assert (data.source, data.files, data.prepare_options) == ("", {}, {})
         assert not data.has_weights and data.recorded_fingerprint is None
-        assert fingerprint(data)
+        assert verified_fingerprint(data)
     assert cli.main(["inspect", str(path)]) == 0
 
 

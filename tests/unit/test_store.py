@@ -12,7 +12,7 @@ from bigsvm.config import PrepareOptions
 from bigsvm.core.errors import UserError
 from bigsvm.core.scaling import Scaling
 from bigsvm.preparation.pipeline import prepare
-from bigsvm.stores.fingerprint import fingerprint, verified_fingerprint
+from bigsvm.stores.fingerprint import verified_fingerprint
 from bigsvm.stores.store import Dataset, open_dataset
 from bigsvm.stores.writer import StoreMetadata, StoreWriter
 from tests.support.small_stores import FORMATS, own_arrays, some_rows, write
@@ -36,7 +36,7 @@ def test_reads_back_what_was_written(tmp_path: Path, name: str) -> None:
         np.testing.assert_array_equal(rows, X[20:70])
         assert data.labels().dtype == np.int8
         np.testing.assert_array_equal(data.labels(), y)
-        assert fingerprint(data) == data.recorded_fingerprint
+        assert verified_fingerprint(data) == data.recorded_fingerprint
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
@@ -61,8 +61,8 @@ def test_fingerprint_depends_on_content_only(tmp_path: Path) -> None:
     ]
     X, y = some_rows(100)
     own = own_arrays(tmp_path / "d.h5", features=X.astype(np.float64), labels=y * 5)
-    prints = {fingerprint(open_dataset(store)) for store in stores}
-    prints.add(fingerprint(open_dataset({"path": own, "x": "features", "y": "labels"})))
+    prints = {verified_fingerprint(open_dataset(store)) for store in stores}
+    prints.add(verified_fingerprint(open_dataset({"path": own, "x": "features", "y": "labels"})))
     prints |= {open_dataset(store).recorded_fingerprint for store in stores}
     assert len(prints) == 1
 
@@ -73,7 +73,7 @@ def test_fingerprint_depends_on_content_only(tmp_path: Path) -> None:
     changed.append(own_arrays(tmp_path / "f.h5", X=X, y=y))
     X, y = some_rows(100)
     changed.append(own_arrays(tmp_path / "g.h5", X=X.reshape(50, 14), y=y[:50]))
-    prints |= {fingerprint(open_dataset(path)) for path in changed}
+    prints |= {verified_fingerprint(open_dataset(path)) for path in changed}
     assert len(prints) == 4
 
 
@@ -138,7 +138,7 @@ def test_damage_is_told_and_never_read_as_zeros(tmp_path: Path) -> None:
             open_dataset(store).read(32, 64)
         (chunks / "1/0").unlink()
         with pytest.raises(UserError, match="row 32, column 0"):
-            fingerprint(open_dataset(store))
+            verified_fingerprint(open_dataset(store))
         (store / "train/y/c/0").unlink()
         with pytest.raises(UserError, match="neither -1 nor"):
             open_dataset(store).labels()
@@ -167,4 +167,4 @@ def test_rows_that_change_while_they_are_in_use(tmp_path: Path) -> None:
 def test_a_store_can_be_moved(tmp_path: Path) -> None:
     shutil.move(write(tmp_path / "s.zarr"), tmp_path / "moved.zarr")
     data = open_dataset(tmp_path / "moved.zarr")
-    assert fingerprint(data) == data.recorded_fingerprint
+    assert verified_fingerprint(data) == data.recorded_fingerprint
