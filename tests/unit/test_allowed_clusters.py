@@ -108,7 +108,10 @@ def test_a_file_may_name_one_inside(
 
 @pytest.mark.parametrize(
     ("answer", "words"),
-    [(b"", "says nothing for 1 s"), (b"HTTP/1.1 400 Bad Request\r\n", "speaks another protocol")],
+    [
+        (b"", "does not answer within 1 s"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "speaks another protocol"),
+    ],
 )
 def test_what_is_no_scheduler_is_refused_in_time(
     answer: bytes,
