@@ -12,6 +12,7 @@ not depend on the chunk, the lane, the pack or the thread that computes it. All 
 bits rest on this.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -39,13 +40,12 @@ from bigsvm.kernels.wide_rbf import add_squares, norms_of, wide_rbf_values
 
 NAMES = ("rbf", "laplacian", "linear", "poly")
 
-# Size of the packs in one sweep over the data: they stay in the second-level cache.
-_PACKED_BYTES = 256 * 1024
+# What stays in the second-level cache: the packs of one sweep over the data, or a run of panels.
+_CACHED_BYTES = 256 * 1024
 # Panels that a thread takes at a time. For products, a fixed number; for columns, as many as stay
-# in the second-level cache while all packs are applied to them, but at most an eighth of a thread's
-# share: otherwise the other threads would wait for the last one.
+# in the cache while all packs are applied to them, but at most an eighth of a thread's share:
+# otherwise the other threads would wait for the last one.
 _RUN = 64
-_RUN_BYTES = 256 * 1024
 _RUNS_PER_THREAD = 8
 _NONE = np.empty((0, LANES), np.float32)
 
@@ -59,6 +59,23 @@ class Parameters(NamedTuple):
     gamma: np.float32  # divided by ln 2 for kernels computed as powers of two
     coef0: np.float32
     degree: int
+
+
+class Panels(NamedTuple):
+    """Patterns `start` to `stop` in panels, and their norms (none if the rows are not wide)."""
+
+    data: np.ndarray
+    norms: np.ndarray
+    start: int
+    stop: int
+
+
+class Packs(NamedTuple):
+    """Rows in packs, `n` of them, and their norms if the patterns have norms."""
+
+    data: np.ndarray
+    norms: np.ndarray
+    n: int
 
 
 @dataclass(frozen=True)
@@ -120,14 +137,9 @@ def columns(
     kernel: Kernel, block: Block, rows: np.ndarray, out: np.ndarray, slots: np.ndarray
 ) -> None:
     """Write k(row j, pattern i) to ``out[slots[j], i]`` for the patterns i of the block."""
-    rows, norms, workers = _writeable(rows), _norms(kernel, block), get_num_threads()
-    parameters = kernel.parameters_with(norms)
-    for tile in _row_tiles(rows):
-        packs, row_norms = _packs_of(rows[tile], norms)
-        _columns(
-            block.panels, packs, norms, row_norms, parameters, out, block.start, block.stop,
-            slots[tile], workers,
-        )  # fmt: skip
+    for panels, packs, some in _sweeps(kernel, block, rows):
+        parameters = kernel.parameters_with(panels.norms)
+        _columns(panels, packs, parameters, out, slots[some], get_num_threads())
 
 
 def products(
@@ -144,17 +156,11 @@ def products(
         add_to_weights(rows, coef, weights)
         linear_products(block, weights, out)
         return
-    rows, norms, workers = _writeable(rows), _norms(kernel, block), get_num_threads()
-    parameters = kernel.parameters_with(norms)
-    for tile in _row_tiles(rows):
-        packs, row_norms = _packs_of(rows[tile], norms)
-        padded = np.zeros((len(packs) * PACK, coef.shape[1]))
-        used = len(coef[tile])
-        padded[:used] = coef[tile]
-        _products(
-            block.panels, packs, norms, row_norms, used, parameters, padded, out, block.start,
-            block.stop, workers,
-        )  # fmt: skip
+    for panels, packs, some in _sweeps(kernel, block, rows):
+        parameters = kernel.parameters_with(panels.norms)
+        padded = np.zeros((len(packs.data) * PACK, coef.shape[1]))
+        padded[: packs.n] = coef[some]
+        _products(panels, packs, parameters, padded, out, get_num_threads())
 
 
 def linear_products(block: Block, weights: np.ndarray, out: np.ndarray) -> None:
@@ -168,26 +174,26 @@ def _writeable(rows: np.ndarray) -> np.ndarray:
     return rows if rows.flags.writeable else rows.copy()
 
 
-def _norms(kernel: Kernel, block: Block) -> np.ndarray:
-    """The norms of the patterns if the kernel uses them."""
-    return block.norms if kernel.name == "rbf" else _NONE
-
-
-def _row_tiles(rows: np.ndarray) -> list[slice]:
-    size = max(4 * PACK, _PACKED_BYTES // (4 * rows.shape[1]) // PACK * PACK)
-    return [slice(start, start + size) for start in range(0, len(rows), size)]
+def _sweeps(kernel: Kernel, block: Block, rows: np.ndarray) -> Iterator[tuple]:
+    """Yield the block, and the rows in groups of packs that stay in the cache."""
+    rows, norms = _writeable(rows), block.norms if kernel.name == "rbf" else _NONE
+    panels = Panels(block.panels, norms, block.start, block.stop)
+    size = max(4 * PACK, _CACHED_BYTES // (4 * rows.shape[1]) // PACK * PACK)
+    for start in range(0, len(rows), size):
+        some = slice(start, start + size)
+        yield panels, _packs_of(rows[some], norms), some
 
 
 # One compiled call: as several steps in Python this would take a fifth of the time that the columns
 # of a hot set take.
 @njit(cache=True, nogil=True)
 def _packs_of(rows, norms):  # type: ignore[no-untyped-def]
-    """Rows in packs, and their squared norms if the patterns have norms."""
+    """Rows in packs; `norms` are those of the patterns."""
     packs = np.zeros((-(-rows.shape[0] // PACK), rows.shape[1], PACK), np.float32)
     _interleave(rows, 0, packs)
     row_norms = np.zeros((packs.shape[0] if norms.shape[0] else 0, PACK), np.float32)
     add_squares(packs, row_norms)
-    return packs, row_norms
+    return Packs(packs, row_norms, rows.shape[0])
 
 
 @njit(inline="always")
@@ -237,32 +243,31 @@ class _Poly(Parameters):
 _KINDS = dict(zip(NAMES, (_Rbf, _Laplacian, _Linear, _Poly), strict=True))
 
 
-def _tile(panels, p, norms, packs, g, row_norms, used, kernel, values, others):  # type: ignore[no-untyped-def]
+def _tile(panels, p, packs, g, used, kernel, values, others):  # type: ignore[no-untyped-def]
     """Compute the kernel values of the `used` rows of pack g and panel p: values[j * 16 + lane].
 
-    `others` is scratch of the same size. A stub for compiled code, which calls one of the functions
-    that follow.
+    `others` is scratch of the same size. Compiled code calls one of the functions below instead.
     """
 
 
-def _rbf(panels, p, norms, packs, g, row_norms, used, kernel, values, others):  # type: ignore[no-untyped-def]
-    rbf_values(panels, p, packs, g, used, kernel.gamma, values)
+def _rbf(panels, p, packs, g, used, kernel, values, others):  # type: ignore[no-untyped-def]
+    rbf_values(panels.data, p, packs.data, g, used, kernel.gamma, values)
 
 
-def _wide_rbf(panels, p, norms, packs, g, row_norms, used, kernel, values, others):  # type: ignore[no-untyped-def]
-    wide_rbf_values(panels, p, norms, packs, g, row_norms, used, kernel.gamma, values, others)
+def _wide_rbf(panels, p, packs, g, used, kernel, values, others):  # type: ignore[no-untyped-def]
+    wide_rbf_values(panels, p, packs, g, used, kernel.gamma, values, others)
 
 
-def _laplacian(panels, p, norms, packs, g, row_norms, used, kernel, values, others):  # type: ignore[no-untyped-def]
-    laplacian_values(panels, p, packs, g, used, kernel.gamma, values)
+def _laplacian(panels, p, packs, g, used, kernel, values, others):  # type: ignore[no-untyped-def]
+    laplacian_values(panels.data, p, packs.data, g, used, kernel.gamma, values)
 
 
-def _linear(panels, p, norms, packs, g, row_norms, used, kernel, values, others):  # type: ignore[no-untyped-def]
-    dot_products(panels, p, packs, g, used, kernel.gamma, values)
+def _linear(panels, p, packs, g, used, kernel, values, others):  # type: ignore[no-untyped-def]
+    dot_products(panels.data, p, packs.data, g, used, kernel.gamma, values)
 
 
-def _poly(panels, p, norms, packs, g, row_norms, used, kernel, values, others):  # type: ignore[no-untyped-def]
-    dot_products(panels, p, packs, g, used, kernel.gamma, values)
+def _poly(panels, p, packs, g, used, kernel, values, others):  # type: ignore[no-untyped-def]
+    dot_products(panels.data, p, packs.data, g, used, kernel.gamma, values)
     for i in range(used * LANES):
         base = fused(kernel.gamma, values[i], kernel.coef0)
         power = np.float32(1.0)
@@ -275,35 +280,30 @@ _TILES = {_Rbf: _rbf, _WideRbf: _wide_rbf, _Laplacian: _laplacian, _Linear: _lin
 
 
 @overload(_tile, inline="always")
-def _tile_of(  # type: ignore[no-untyped-def]
-    panels, p, norms, packs, g, row_norms, used, kernel, values, others
-) -> Any:
+def _tile_of(panels, p, packs, g, used, kernel, values, others) -> Any:  # type: ignore[no-untyped-def]
     return _TILES[kernel.instance_class]
 
 
-# Threads take runs of panels dynamically: with a fixed division, all would wait for the thread that
-# shares its core with the reader of the next chunk.
-
-
 @parallel_njit(cache=True, nogil=True)
-def _columns(  # type: ignore[no-untyped-def]
-    panels, packs, norms, row_norms, kernel, out, start, stop, slots, workers
-):
+def _columns(panels, packs, kernel, out, slots, workers):  # type: ignore[no-untyped-def]
+    # Threads take runs of panels dynamically: with a fixed division, all would wait for the thread
+    # that shares its core with the reader of the next chunk.
+    count, stop = panels.data.shape[0], panels.stop
     # Each pack is applied to a whole run of panels before the next one, so that every column is
     # written in long runs: writing 64 bytes to each of 256 columns in turn would cost more time
     # than computing the kernel.
-    fitting = _RUN_BYTES // (4 * LANES * panels.shape[1])
-    length = max(1, min(fitting, panels.shape[0] // (_RUNS_PER_THREAD * workers)))
+    fitting = _CACHED_BYTES // (4 * LANES * panels.data.shape[1])
+    length = max(1, min(fitting, count // (_RUNS_PER_THREAD * workers)))
     taken = np.zeros(1, np.int64)
     for _ in prange(workers):
         values, others = np.empty((2, PACK * LANES), np.float32)
         begin = take(taken, length)
-        while begin < panels.shape[0]:
-            for g in range(packs.shape[0]):
-                used = min(PACK, slots.shape[0] - g * PACK)
-                for p in range(begin, min(begin + length, panels.shape[0])):
-                    _tile(panels, p, norms, packs, g, row_norms, used, kernel, values, others)
-                    first = start + p * LANES
+        while begin < count:
+            for g in range(packs.data.shape[0]):
+                used = min(PACK, packs.n - g * PACK)
+                for p in range(begin, min(begin + length, count)):
+                    _tile(panels, p, packs, g, used, kernel, values, others)
+                    first = panels.start + p * LANES
                     if first + LANES <= stop:
                         for j in range(used):
                             position = slots[g * PACK + j] * out.shape[1] + first
@@ -316,26 +316,24 @@ def _columns(  # type: ignore[no-untyped-def]
 
 
 @parallel_njit(cache=True, nogil=True)
-def _products(  # type: ignore[no-untyped-def]
-    panels, packs, norms, row_norms, rows, kernel, coef, out, start, stop, workers
-):
-    outputs = coef.shape[1]
+def _products(panels, packs, kernel, coef, out, workers):  # type: ignore[no-untyped-def]
+    count, stop, outputs = panels.data.shape[0], panels.stop, coef.shape[1]
     taken = np.zeros(1, np.int64)
     for _ in prange(workers):
         values, others = np.empty((2, PACK * LANES), np.float32)
         partial = np.zeros((outputs, LANES))  # the sums of a panel that is not full
         begin = take(taken, _RUN)
-        while begin < panels.shape[0]:
-            for p in range(begin, min(begin + _RUN, panels.shape[0])):
-                first = start + p * LANES
+        while begin < count:
+            for p in range(begin, min(begin + _RUN, count)):
+                first = panels.start + p * LANES
                 is_whole = first + LANES <= stop
                 if not is_whole:  # loops: an array assignment takes seconds to compile
                     for c in range(outputs):
                         for lane in range(stop - first):
                             partial[c, lane] = out[c, first + lane]
-                for g in range(packs.shape[0]):
-                    used = min(PACK, rows - g * PACK)
-                    _tile(panels, p, norms, packs, g, row_norms, used, kernel, values, others)
+                for g in range(packs.data.shape[0]):
+                    used = min(PACK, packs.n - g * PACK)
+                    _tile(panels, p, packs, g, used, kernel, values, others)
                     for c in range(outputs):
                         if is_whole:
                             add_products(values, coef, g, used, c, out, c * out.shape[1] + first)
@@ -358,13 +356,15 @@ def diagonal(kernel: Kernel, rows: RowChunks) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def _diagonal(rows, panels, kernel):  # type: ignore[no-untyped-def]
-    found = np.empty(rows.shape[0])
-    pack = np.zeros((1, rows.shape[1], PACK), np.float32)
+    n, d = rows.shape
+    found = np.empty(n)
+    pack = np.zeros((1, d, PACK), np.float32)
     no_norms = np.empty((0, LANES), np.float32)
+    block, packs = Panels(panels, no_norms, 0, n), Packs(pack, no_norms, 1)
     values, others = np.empty((2, PACK * LANES), np.float32)
-    for i in range(rows.shape[0]):
+    for i in range(n):
         pack[0, :, 0] = rows[i]
-        _tile(panels, i // LANES, no_norms, pack, 0, no_norms, 1, kernel, values, others)
+        _tile(block, i // LANES, packs, 0, 1, kernel, values, others)
         found[i] = values[i % LANES]
     return found
 

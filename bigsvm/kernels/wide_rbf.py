@@ -66,16 +66,14 @@ def add_squares(groups, norms):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def wide_rbf_values(  # type: ignore[no-untyped-def]
-    panels, p, norms, packs, g, row_norms, used, gamma, values, others
-):
+def wide_rbf_values(panels, p, packs, g, used, gamma, values, others):  # type: ignore[no-untyped-def]
     """`rbf_values`, with near pairs from dot products; `others` is scratch of that size."""
-    far = count_far(norms, p, row_norms, g, gamma)
+    far = count_far(panels.norms, p, packs.norms, g, gamma)
     if far > 0:
-        rbf_values(panels, p, packs, g, used, gamma, values)
+        rbf_values(panels.data, p, packs.data, g, used, gamma, values)
     if far < PACK * LANES:
-        dot_products(panels, p, packs, g, used, gamma, others)
-        replace_near(values, others, norms, p, row_norms, g, gamma)
+        dot_products(panels.data, p, packs.data, g, used, gamma, others)
+        replace_near(values, others, panels.norms, p, packs.norms, g, gamma)
 
 
 class _Norms:
