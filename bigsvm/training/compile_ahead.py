@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,7 +34,6 @@ def compile_ahead(solver: SolverConfig) -> Iterator[Callable[[], None]]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,  # the trainer compiles, and complains, itself if this fails
-        cwd=Path(__file__).parents[2],  # where -m finds this package
         start_new_session=True,  # Ctrl-C is for the trainer
     )
 
