@@ -37,6 +37,7 @@ from bigsvm.backends.in_memory import InMemoryBackend, SubsetBackend
 from bigsvm.backends.products import GatheredRows
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.block_solve import BlockSolve, GradientRequest
+from bigsvm.solvers.candidates import draw_candidates
 from bigsvm.solvers.cells import cells
 from bigsvm.solvers.exact import overflowed
 from bigsvm.solvers.hot_columns import HotColumns
@@ -134,16 +135,15 @@ class BlockSolver:
         is_whole = n_playing <= self._small
         is_drawn = 0 < state.sample < len(state.role)
         is_rough = is_drawn or not is_whole
-        waiting = candidates & (state.gradient <= self._bar(state, is_rough))
-        n_waiting = int(np.count_nonzero(waiting))
+        bar = self._bar(state, is_rough)
+        n_waiting = int(np.count_nonzero(candidates & (state.gradient <= bar)))
         if not is_drawn and n_waiting <= FEW * np.count_nonzero(state.role != EXCLUDED):
             is_rough = False
-            waiting = candidates & (state.gradient <= self._bar(state, is_rough))
-        most = max(len(members), self._small // _FIRST)
-        if is_whole:
-            joining = np.flatnonzero(candidates)
-        else:  # drawn, because the lowest are outliers
-            joining = k_smallest(HashOrder(len(waiting)), waiting, most)
+            bar = self._bar(state, is_rough)
+        joining = np.flatnonzero(candidates)
+        if not is_whole:
+            most = max(len(members), self._small // _FIRST)
+            joining = draw_candidates(state.gradient, candidates, bar, most, state.waited)
         index = np.union1d(members, joining)
         if len(index) <= self._hot_set:
             index = self._columns.arrange(index)
@@ -155,16 +155,11 @@ class BlockSolver:
         is_whole = is_whole and not state.sample
         longest = len(index) * (1 if is_whole else _LONGEST)
         longest *= max(1, len(index) // self._cell)  # a step in a cell costs that much less
+        last, tolerances = state.iteration + longest, self._tolerances(is_rough)
         return BlockSolve(
-            state,
-            index,
-            state.of(index),
-            self._tolerances(is_rough),
-            sample,
-            state.quad_form,
-            state.iteration + longest,
-            is_whole,
-        )
+            state, index, state.of(index), tolerances, sample, state.quad_form, last, is_whole,
+            n_waiting, len(joining),
+        )  # fmt: skip
 
     @staticmethod
     def _larger(sample: int, all_patterns: int) -> int:
@@ -338,7 +333,9 @@ class BlockSolver:
             gradient += state.gradient[rows]
         gradient /= block.growth
         fall = 0.0 if block.sample else usual_fall(state, gradient, self._idle)
+        state.waited = block.waited_in_vain(self._idle)
         if block.sample != state.sample:
+            state.waited = None
             here = np.zeros(len(state.role), bool)
             here[rows] = True
             here &= state.role == UNSEEN

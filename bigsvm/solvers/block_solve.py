@@ -30,6 +30,10 @@ class BlockSolve:
         Left at this iteration, solved or not: what is done here is not safe before it is committed.
     is_whole : bool
         All patterns are in the subproblem, so that it needs no pass.
+    waiting : int
+        How many idle patterns waited to join before it, in it or not.
+    candidates : int
+        How many idle patterns it includes, which may join.
     inner : BlockSolve or None
         The hot set that is ahead of `part`, where the subproblem is too large for one.
     level : float or None
@@ -48,9 +52,16 @@ class BlockSolve:
     quad_form: float
     last: int
     is_whole: bool = False
+    waiting: int = 0
+    candidates: int = 0
     inner: "BlockSolve | None" = field(default=None)
     level: float | None = None
     growth: float = 1.0
+
+    def waited_in_vain(self, idle: int) -> int | None:
+        """How many waited before it, if it left most of its candidates in the role `idle`."""
+        left = np.count_nonzero(self.part.role == idle)
+        return self.waiting if 2 * left >= self.candidates else None
 
     @property
     def iteration(self) -> int:

@@ -43,11 +43,11 @@ def diagnose(states: Sequence[State], problems: Sequence[Problem], converged: bo
     count, n = np.count_nonzero(undecided), np.count_nonzero(taking_part)
     if count > n // _FEW:
         told = f"the decision value is 0 for {count:,} of {n:,} training patterns: "
-        if _seen(problems[0].backend, _support(states), undecided) == 0:
+        if 2 * np.count_nonzero(_out_of_reach(states, problems[0].backend, undecided)) > count:
             # Of a linear kernel, too: of rows of zeros.
             return told + (
-                "their kernel values with all support vectors are 0; unless these are rows of "
-                f"zeros, {_TOO_NARROW}"
+                "their kernel values with all support vectors are 0, or as good as; unless these "
+                f"are rows of zeros, {_TOO_NARROW}"
             )
         if not converged:
             return told + "the training ended too early to decide about them; let it continue"
@@ -119,6 +119,17 @@ def _support(states: Sequence[State]) -> np.ndarray:
     for state in states:
         some |= state.alpha > 0
     return np.flatnonzero(some)
+
+
+def _out_of_reach(states: Sequence[State], backend: Backend, undecided: np.ndarray) -> np.ndarray:
+    """The undecided patterns that no support vector says anything about, (n,) bool.
+
+    With all signs alike the decision value is still 0: nothing cancels.
+    """
+    support = _support(states)
+    weight = np.sum([state.alpha[support] / state.quad_form for state in states], axis=0)
+    rows = GatheredRows(backend, support, backend.rows_at_once)
+    return undecided & (np.abs(backend.matvec(rows, weight)) <= _NONE)
 
 
 def _sample(support: np.ndarray) -> np.ndarray:

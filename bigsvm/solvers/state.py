@@ -94,6 +94,9 @@ class State:
         Of the block schedule: how many patterns were drawn, while it works on a sample; 0 when all
         are in play; n when all were drawn and those far from joining are set aside. The derivatives
         of patterns that are not in play are not up to date.
+    waited : int or None
+        Of the block schedule: how many idle patterns waited to join before the last subproblem,
+        if it was over the same patterns and left most of its candidates idle.
     round : int
         Of a re-weighted SVM, counted from 1.
     margin : (n,) float64 or None
@@ -110,6 +113,7 @@ class State:
     gap: float = float("inf")
     drift: float | None = None
     sample: int = 0
+    waited: int | None = None
     round: int = 1
     margin: np.ndarray | None = None
     partial: PartialSolve | None = None

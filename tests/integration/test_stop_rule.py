@@ -243,6 +243,16 @@ def test_a_kernel_far_too_narrow(algorithm):
     assert "150 of 150 training patterns are support vectors" in told and "too narrow" in told
 
 
+def test_rows_far_from_all_support_vectors():
+    """Isolated rows of either class: their decision values are small, and nothing cancels."""
+    x = np.random.default_rng(0).standard_cauchy((1000, 5)).astype(np.float32)
+    y = np.where(x.sum(axis=1) > 0, 1, -1).astype(np.int8)
+    given = problem(x, y, kernel=Kernel("rbf", 0.5))
+    state = solve(given)
+    told = diagnose([state], [given], True)
+    assert "decision value is 0 for" in told and "too narrow" in told
+
+
 def test_one_that_ended_early_is_told_apart():
     x, y = twins(np.random.default_rng(12))
     given = problem(x, y)

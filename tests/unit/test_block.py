@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigsvm.backends.local import LocalBackend
+from bigsvm.core.stop_rule import StopRule
 from bigsvm.kernels import Kernel
 from bigsvm.solvers.column_cache import space_for_columns
 from bigsvm.solvers.order import Difference, k_smallest
@@ -241,3 +242,32 @@ def test_patterns_that_fall_further_than_expected_join_after_all(monkeypatch):
     assert (state.gradient[state.role == IDLE] >= 0).all()
     assert state.gap <= 1e-5 and state.sample == 0
     assert state.passes <= 80
+
+
+def overlapping(n):
+    """Two Gaussians in five dimensions, their centres one deviation apart."""
+    generator = np.random.default_rng(0)
+    y = np.where(generator.uniform(size=n) < 0.5, 1, -1).astype(np.int8)
+    centres = generator.normal(size=(2, 5))
+    centres /= np.linalg.norm(centres[0] - centres[1])
+    return (generator.normal(size=(n, 5)) + centres[(y + 1) // 2]).astype(np.float32), y
+
+
+def isolated(n):
+    """Rows of a Cauchy distribution: many are far from all others."""
+    x = np.random.default_rng(0).standard_cauchy((n, 10)).astype(np.float32)
+    return x, np.where(x.sum(axis=1) > 0, 1, -1).astype(np.int8)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize(("rows", "C"), [(overlapping, 0.1), (isolated, 10.0)])
+def test_patterns_do_not_wait_in_turn(rows, C):
+    """Solved without those near them, the patterns that wait are followed by others, and again.
+
+    That took 42 and 296 passes, each of which let a handful of patterns join.
+    """
+    problem = problem_of(*rows(3000), RBF, C)
+    problem.stop_rule = StopRule(relative=0.01)
+    state, _ = solve(problem, 800)
+    assert state.passes <= 20
+    assert state.n_support <= 1.1 * solve_exactly(problem).n_support
