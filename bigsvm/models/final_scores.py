@@ -47,6 +47,13 @@ def majority_of(codes: np.ndarray, classes: Classes) -> Majority:
     return Majority(classes[largest], float(counts[largest] / len(codes)))
 
 
+def majority_in(confusion: np.ndarray, classes: Classes) -> Majority:
+    """The largest class among the true ones of a confusion matrix."""
+    counts = confusion.sum(axis=1)
+    largest = int(counts.argmax())
+    return Majority(classes[largest], float(counts[largest] / counts.sum()))
+
+
 def final_scores(model: Model, test: Spec) -> dict[str, Any]:
     """The scores of a model on a test set (as for `open_dataset`), for summary.json.
 

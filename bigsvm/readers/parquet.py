@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.messages import one_line, quoted
+from bigsvm.core.messages import one_line, option, quoted
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions, batch_rows
 from bigsvm.readers.columns import check_features, column_position
 from bigsvm.readers.validate import checked_labels, finite_rows
@@ -51,7 +51,15 @@ class ParquetReader:
         for k in self.columns:
             kind = schema.field(self._positions[k]).type
             if not _is_number(kind):
-                raise UserError(f"{path}: column {quoted(names[k])} holds {kind}, not numbers")
+                raise UserError(
+                    f"{path}: column {quoted(names[k])} holds {kind}, not numbers; "
+                    f"{option('ignore', names[k])} leaves it out"
+                    + (
+                        f", {option('categorical', names[k])} makes indicators of its values"
+                        if not pa.types.is_temporal(kind)
+                        else ""
+                    )
+                )
         self.feature_names: list[str] | None = [names[k] for k in self.columns]
         self.d = len(self.columns)
         check_features(path, self.d, options)

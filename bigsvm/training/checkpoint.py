@@ -171,10 +171,13 @@ def check_same_run(
     differing = []
     for key in keys:
         values = found.get(key), wanted.get(key)
+        if key == "seed" and "validation_fraction" in keys and None in values:
+            continue  # it only counts where rows are held out
         if key in _DERIVED:
             differing += _changed_options(folder, key, values, settings or {})
         else:
-            differing.append(_change(key, *values))
+            name = "data.validation_fraction" if key == "validation_fraction" else key
+            differing.append(_change(name, *values))
     if differing:
         raise UserError(
             f"{folder}: belongs to a different config: {'; '.join(dict.fromkeys(differing))}; use "

@@ -20,7 +20,8 @@ from bigsvm.training.run_dir import RunDir
 from bigsvm.training.snapshots import SnapshotWriter
 from bigsvm.training.validation import Validation
 
-REPORT_SECONDS = 0.5
+# Between two reports; at first a tenth of the time gone, so that a short training has a curve, too.
+REPORT_SECONDS, FIRST_REPORT_SECONDS = 0.5, 0.02
 
 
 class Stopwatch:
@@ -90,7 +91,7 @@ class Training(Monitor):
     validation: Validation | None = None
 
     def __post_init__(self) -> None:
-        self._reported = self._saved = time.monotonic()
+        self._began = self._reported = self._saved = time.monotonic()
         reached = self._saved_iteration = self.task.state.resumable_iteration
         self._last_margin = 0.0
         self._reported_iteration = self.run_dir.last_reported
@@ -130,7 +131,8 @@ class Training(Monitor):
         if not has_begun:  # a run takes at least one step, however short the time limit
             return None
         clock = time.monotonic()
-        if clock - self._reported >= REPORT_SECONDS:
+        spacing = max(FIRST_REPORT_SECONDS, (clock - self._began) / 10)
+        if clock - self._reported >= min(REPORT_SECONDS, spacing):
             self._report(event.state)
         if (ahead := event.state).iteration > self.task.state.iteration:
             self.session.display.steps(ahead.iteration, lambda: self._report_at(ahead))

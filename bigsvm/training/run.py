@@ -9,6 +9,7 @@ from bigsvm.cluster.start import connect
 from bigsvm.config import Config
 from bigsvm.core.errors import ClusterLost, UserError
 from bigsvm.core.labels import n_outputs_for
+from bigsvm.core.messages import shell_command
 from bigsvm.models.final_scores import final_scores
 from bigsvm.models.model import load_model
 from bigsvm.models.scoring import open_test_set
@@ -130,7 +131,7 @@ def _train(
             if _is_calibrated(run_dir.model):
                 display.log(
                     f"warning: {run_dir.model} was calibrated, and its probabilities are not those "
-                    f"of the new model: run python -m bigsvm.calibrate {path} again"
+                    f"of the new model: run {shell_command('calibrate', path)} again"
                 )
             training.save_model(outcome.final, run_dir.model, is_last=True, relative_gap=gap)
             if training.validation is not None:
@@ -161,8 +162,8 @@ def _model_is_saved(path: Path) -> Iterator[None]:
         yield
     except UserError as error:
         raise UserError(
-            f"{error} (the training is done and its model saved: python -m bigsvm.evaluate "
-            f"{path} --test STORE)"
+            f"{error} (the training is done and its model saved: "
+            f"{shell_command('evaluate', path)} --test STORE)"
         ) from error
 
 

@@ -322,6 +322,8 @@ def test_a_test_file_is_encoded_as_the_training_file(data_dir: Path, tmp_path: P
         ("t.csv", ["--ignore", "id", "--missing", "mean"], "column 'angle': "),
         ("t.csv", ["--ignore", "id", "--ignore", "angle"], "column 'fWidth': the value is missing"),
         ("t.csv", ["--ignore", "name"], "--ignore name: t.csv has no such column; it has 'id'"),
+        ("t.csv", ["--ignore", "fWdth"], "t.csv has no such column; did you mean 'fWidth'?"),
+        ("t.csv", ["--label-column", "clas"], "for the labels; did you mean 'class'?"),
         ("t.csv", ["--ignore", "class"], "'class' is that of the labels"),
         ("t.csv", ["--features", "fSize,zz"], "--features zz: t.csv has no such column"),
         ("t.csv", ["--categorical", "zz"], "--categorical zz: t.csv has no such column"),

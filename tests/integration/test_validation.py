@@ -96,7 +96,7 @@ def test_started_again_it_says_so_and_a_larger_patience_continues(
     run = tmp_path / "run"
     path = write(folder, {"validation_fraction": 0.25})
     command("train", path, "--run-dir", run)
-    assert "stopped early: the validation auc" in capsys.readouterr().out
+    assert "stopped early: the validation AUC" in capsys.readouterr().out
     before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
     command("train", path, "--run-dir", run, "--set", "solver.max_iterations=5000")
     assert "already stopped_early" in capsys.readouterr().out
