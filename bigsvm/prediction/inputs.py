@@ -20,7 +20,7 @@ from bigsvm.models.scoring import (
     scaling_mismatch,
 )
 from bigsvm.readers import Reader, ReadOptions, open_reader
-from bigsvm.readers.arrow_batches import is_arrow, open_named_table
+from bigsvm.readers.arrow_batches import NamedTable, is_arrow, open_named_table
 from bigsvm.readers.chosen_columns import ChosenColumns
 from bigsvm.readers.columns import column_position, match_features
 from bigsvm.readers.detect import detect_format
@@ -223,16 +223,17 @@ def _encoded_table(
             "line, Parquet or Arrow"
         )
     check_names(table.names, encoding.names, str(path))
-    label = _label_column(path, options, table.names, encoding.names)
+    label = _label_column(path, options, table, encoding.names)
     return EncodedTable([table], encoding, label, keep_rows=True)
 
 
 def _label_column(
-    path: Path, options: ReadOptions, names: list[str], features: list[str]
+    path: Path, options: ReadOptions, table: NamedTable, features: list[str]
 ) -> str | None:
     """The column that was named, or the last one if that is no feature."""
     if not options.with_labels:
         return None
+    names = table.names if options.label_column in table.names else table.columns
     label = names[column_position(path, options.label_column, names, len(names))]
     if label not in features:
         return label
@@ -252,7 +253,7 @@ def _chosen_columns(
     names = table.names
     check_names(names, features, str(path))
     weight = None
-    label = _label_column(path, options, names, features)
+    label = _label_column(path, options, table, features)
     if options.weight_column is not None:
         weight = names[column_position(path, options.weight_column, names, len(names), "weights")]
     exact = len(names) == len(features) + len({label, weight} - {None})

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from bigsvm.core.errors import UserError
 from bigsvm.core.messages import one_line, option, quoted
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions, batch_rows
+from bigsvm.readers.arrow_batches import pandas_index
 from bigsvm.readers.columns import check_features, column_position
 from bigsvm.readers.validate import checked_labels, finite_rows
 
@@ -36,7 +37,7 @@ class ParquetReader:
             schema = file.schema_arrow
             self.n = file.metadata.num_rows
             self._strips = _strips(file.metadata, schema)
-        index = _pandas_index(schema)
+        index = pandas_index(schema)
         self._positions = [k for k, name in enumerate(schema.names) if name not in index]
         self.names = names = [schema.names[k] for k in self._positions]
         if self.n == 0 or not names:
@@ -138,15 +139,6 @@ class ParquetReader:
                     f"{self.path}: labels of type {values.type} do not fit into 64 bits"
                 ) from failure
         return checked_labels(self.path, self._numbers(values, first, 0), first)
-
-
-def _pandas_index(schema: pa.Schema) -> set[str]:
-    """The columns that hold the index of a data frame, which usually just numbers the rows."""
-    try:
-        columns = schema.pandas_metadata["index_columns"]
-        return {name for name in columns if isinstance(name, str)}
-    except (ValueError, KeyError, TypeError):  # not written by pandas, or in an unknown way
-        return set()
 
 
 def _open(path: Path) -> pq.ParquetFile:

@@ -141,7 +141,8 @@ def test_init_takes_a_folder_of_messy_parts(
     table.insert(1, "kind", table["fAlpha"].gt(20).map({True: "wide", False: "narrow"}))
     table.loc[::7, "fWidth"] = None
     Path("my parts").mkdir()
-    table = table.sort_values("class")  # the first part has one class only
+    # The first part has one class only; and the index of the frame, which is saved, is no feature.
+    table = table.sort_values("class")
     table[:500].to_parquet("my parts/1.parquet")
     table[500:].to_parquet("my parts/2.parquet")
     asked = ["init", "my parts", "--label-column", "class"]
@@ -163,7 +164,7 @@ def test_init_takes_a_folder_of_messy_parts(
     assert written["run"] == {"dir": "runs/my parts", "snapshot_every": 50}
     command(*shlex.split(said.partition("next: bigsvm ")[2]))
     run = tmp_path / "runs" / "my parts"
-    assert summary(run)["accuracy"] > 0.8
+    assert summary(run)["accuracy"] > 0.75
     assert len(list((run / "snapshots").iterdir())) >= 5, "a curve to look at"
     reports = (run / "metrics.jsonl").read_text().splitlines()
     assert len(reports) >= 3, "of a training shorter than half a second, too"
