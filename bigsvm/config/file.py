@@ -129,8 +129,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         values = read_yaml(path)
     except IsADirectoryError as problem:
         raise UserError(
-            f"{path}: is a folder, and no config; {shell_command('init', path)} writes one for a "
-            "store"
+            f"{path}: cannot be read as a config ({problem.strerror}); "
+            f"{shell_command('init', path)} writes one for a store"
         ) from problem
     except OSError as problem:
         raise UserError(f"{path}: cannot be read ({problem.strerror})") from problem

@@ -71,7 +71,8 @@ def build_training(
         identity |= {"validation_fraction": config.data.validation_fraction, "seed": solver.seed}
     resolved = config.model_copy(update={"data": with_absolute_paths(config.data)})
     settings = resolved.model_dump(mode="json")
-    checkpoints = Checkpoints(run_dir.checkpoints, identity, config.run.keep_checkpoints, settings)
+    keep, prepared = config.run.keep_checkpoints, dataset.prepare_options
+    checkpoints = Checkpoints(run_dir.checkpoints, identity, keep, settings, prepared)
     checkpoint = None if fresh else checkpoints.latest()
     if checkpoint and reweighting and checkpoint.state.round > reweighting.rounds:
         raise UserError(

@@ -172,6 +172,26 @@ def test_init_takes_a_folder_of_messy_parts(
     assert "--missing: is for raw files, and" in capsys.readouterr().err
 
 
+def test_a_store_prepared_otherwise_names_the_option(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    magic_table(data_dir, 600).to_csv("m.csv", index=False)
+    command("prepare", "m.csv", "m.zarr", "--test-fraction", 0.2)
+    command("init", "m.zarr")
+    command("train", "m.yaml")
+    command("prepare", "m.csv", "m.zarr", "--test-fraction", 0.2, "--seed", 1, "--overwrite")
+    asked = ["train", "m.yaml", "--set", "solver.tolerance=0.005"]
+    assert cli.main(asked) == 2
+    error = capsys.readouterr().err
+    assert "m.zarr) was prepared with other options: seed was 0 and is now 1; use another" in error
+    magic_table(data_dir, 500, seed=7).to_csv("m.csv", index=False)
+    command("prepare", "m.csv", "m.zarr", "--test-fraction", 0.2, "--overwrite")
+    assert cli.main(asked) == 2
+    error = capsys.readouterr().err
+    assert "the content of data.train" in error and "rows was 480 and is now 400" in error
+
+
 @pytest.mark.parametrize(
     ("rows", "every"), [(None, 5000), (10**7, 5000), (60_000, 2000), (1258, 50), (90, 10)]
 )

@@ -213,7 +213,7 @@ def test_mistakes_are_one_line(
 def test_other_rows_held_out_are_another_run(folder: Path, capsys: pytest.CaptureFixture) -> None:
     path = write(folder, {"validation_fraction": 0.3})
     assert cli.main(["train", str(path), "--run-dir", str(folder / "run")]) == 2
-    assert "validation_fraction was 0.25 and is now 0.3" in capsys.readouterr().err
+    assert "data.validation_fraction was 0.25 and is now 0.3" in capsys.readouterr().err
     command("calibrate", folder / "run", "--on", "validation", "--out", folder / "c.safetensors")
     assert cli.main(["calibrate", str(folder / "c.safetensors"), "--on", "validation"]) == 2
     assert "is no run directory" in capsys.readouterr().err
