@@ -57,7 +57,7 @@ def inspect(path: Path) -> Facts:
                 if path.suffix == ".safetensors":
                     raise
                 raise UserError(
-                    f"{path}: is neither a model nor a store; "
+                    f"{path}: is not a file of bigsvm, neither a model nor a store; "
                     f"{shell_command('prepare', path)} STORE makes a store of raw rows"
                 ) from mistake
     elif not path.exists() and not any(p.is_file() or _is_zarr(p) for p in path.parents):

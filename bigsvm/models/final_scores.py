@@ -26,7 +26,7 @@ class Majority(NamedTuple):
 
     def warning(self, accuracy: float, balanced_accuracy: float) -> str | None:
         """A warning if a model of this accuracy is no better than the baseline."""
-        if accuracy > self.share:
+        if accuracy > self.share or self.share == 1:  # of one class alone there is no baseline
             return None
         baseline = f"always predicting {self.label!r}, which is right in {100 * self.share:.2f} %"
         if balanced_accuracy > FINDS_BOTH:  # as a model trained with balanced classes does

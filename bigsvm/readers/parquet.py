@@ -52,14 +52,11 @@ class ParquetReader:
         for k in self.columns:
             kind = schema.field(self._positions[k]).type
             if not _is_number(kind):
+                advice = f"{option('ignore', names[k])} leaves it out"
+                if not pa.types.is_temporal(kind):
+                    advice += f", {option('categorical', names[k])} makes indicators of its values"
                 raise UserError(
-                    f"{path}: column {quoted(names[k])} holds {kind}, not numbers; "
-                    f"{option('ignore', names[k])} leaves it out"
-                    + (
-                        f", {option('categorical', names[k])} makes indicators of its values"
-                        if not pa.types.is_temporal(kind)
-                        else ""
-                    )
+                    f"{path}: column {quoted(names[k])} holds {kind}, not numbers; {advice}"
                 )
         self.feature_names: list[str] | None = [names[k] for k in self.columns]
         self.d = len(self.columns)
