@@ -1,5 +1,6 @@
 """Fit probabilities to decision values: python -m bigsvm.calibrate RUN|MODEL --on FILE."""
 
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -79,7 +80,7 @@ def calibrate(
         raise UserError(f"{found.name}: has no rows")
     decision = np.concatenate(decisions)
     places = places_of_codes(np.concatenate(codes), model.classes)
-    about = {"on": Path(found.name).name, "rows": len(decision)}
+    about = {"on": _short_name(found.name), "rows": len(decision)}
     try:
         fitted = fit_calibration(decision, places, model.classes, method, about=about)
     except UserError as mistake:
@@ -87,6 +88,13 @@ def calibrate(
     calibrated = replace(model, calibration=fitted)
     calibrated.save(out or model_file)
     return calibrated, reliability_of(calibrated.probabilities_of(decision), places)
+
+
+def _short_name(name: str) -> str:
+    """The name of a file, or of a store and the group in it, without the folders they are in."""
+    path = Path(name)
+    is_group = path.parent.suffix.lower() in (".zarr", ".h5", ".hdf5")
+    return f"{path.parent.name}/{path.name}" if is_group else path.name
 
 
 def _open_rows(
@@ -172,9 +180,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"score {found.brier_score:.4f}, log loss {found.log_loss:.4f} on these rows"
     )
     where = out or (arguments.model / MODEL if arguments.model.is_dir() else arguments.model)
+    run = shlex.quote(str(arguments.model)) if arguments.model.is_dir() else "RUN_DIR"
     print_result(
         f"written to {where}; python -m bigsvm.predict --probability writes them, "
-        "python -m bigsvm.evaluate RUN_DIR draws how good they are on the test set"
+        f"python -m bigsvm.evaluate {run} draws how good they are on the test set"
     )
     return 0
 

@@ -1,20 +1,20 @@
 """The `bigsvm` command, and what all commands share: argument errors, exit codes, signals."""
 
 import atexit
-import difflib
 import errno
 import importlib
 import os
 import signal
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NoReturn
 
 from bigsvm.core.errors import UserError
+from bigsvm.core.messages import did_you_mean
 from bigsvm.core.version import __version__ as VERSION
 from bigsvm.terminal.closed_output import tolerate_closed_output
 from bigsvm.terminal.logs import LOGGER, as_called, called_as_program, configure
@@ -34,12 +34,6 @@ COMMANDS = {
     "completion": "print a shell's completion of commands and options",
     "init": "write a config to start from, for a store or a file",
 }
-
-
-def _did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """A question such as "did you mean 'train'?", or None if no known word is similar."""
-    near = difflib.get_close_matches(word, list(known), 1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else None
 
 
 class _Collected(Exception):
@@ -82,7 +76,9 @@ class Arguments(ArgumentParser):
             raise _Collected
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            near = _did_you_mean(unknown[0].partition("=")[0], self._option_string_actions)
+            # The dashes, which all options share, make the short ones look alike.
+            word = unknown[0].partition("=")[0]
+            near = did_you_mean(word, self._option_string_actions, cutoff=0.7)
             self.error(
                 f"unrecognized arguments: {' '.join(unknown)}" + (f"; {near}" if near else "")
             )
@@ -190,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             _exit_on_ctrl_c()
     if arguments not in ([], ["-h"], ["--help"]):
-        near = _did_you_mean(arguments[0], COMMANDS)
+        near = did_you_mean(arguments[0], COMMANDS)
         hint = near or f"the commands are: {', '.join(COMMANDS)}"
         print(f"error: unknown command {arguments[0]!r}; {hint}", file=sys.stderr)
         return 2

@@ -93,11 +93,11 @@ def _test_set(arguments: Namespace, run: Path, stack: ExitStack) -> str | None:
     from bigsvm.prediction.inputs import is_store
     from bigsvm.prediction.like import prepared_test_set
     from bigsvm.readers import ReadOptions
-    from bigsvm.tables.files import is_table_source
+    from bigsvm.tables.files import is_parts
 
     test = arguments.test
-    local = test is not None and not is_url(test) and not Path(test).is_dir()
-    if not local or not (is_table_source(test) or (Path(test).is_file() and not is_store(test))):
+    local = test is not None and not is_url(test)
+    if not local or not (is_parts(test) or (Path(test).is_file() and not is_store(test))):
         if arguments.label_column is not None:
             raise UserError("--label-column: is for a file of raw rows (--test FILE)")
         return test

@@ -9,7 +9,7 @@ from typing import Any
 
 from bigsvm import cli
 from bigsvm.core.errors import UserError
-from bigsvm.core.messages import format_bytes
+from bigsvm.core.messages import format_bytes, shell_command
 
 Facts = dict[str, Any]
 
@@ -51,7 +51,15 @@ def inspect(path: Path) -> Facts:
         if not h5py.is_hdf5(path):
             from bigsvm.inspection.model import model_facts
 
-            return model_facts(path)
+            try:
+                return model_facts(path)
+            except UserError as mistake:
+                if path.suffix == ".safetensors":
+                    raise
+                raise UserError(
+                    f"{path}: is not a file of bigsvm, neither a model nor a store; "
+                    f"{shell_command('prepare', path)} STORE makes a store of raw rows"
+                ) from mistake
     elif not path.exists() and not any(p.is_file() or _is_zarr(p) for p in path.parents):
         raise UserError(f"{path}: no such model, run directory or store")
     from bigsvm.inspection.store import store_facts

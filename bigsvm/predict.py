@@ -13,7 +13,7 @@ import numpy as np
 from bigsvm import cli
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes, classes_array
-from bigsvm.core.messages import Progress, no_progress
+from bigsvm.core.messages import Progress, no_progress, shell_command
 from bigsvm.core.urls import is_url, path_or_url
 from bigsvm.prediction.outputs import (
     STANDARD_OUTPUT,
@@ -23,6 +23,7 @@ from bigsvm.prediction.outputs import (
     open_predictions,
 )
 from bigsvm.readers import FORMATS, ReadOptions
+from bigsvm.tables.encoding import UNSEEN
 from bigsvm.terminal.logs import log
 from bigsvm.terminal.progress import show_progress
 from bigsvm.terminal.signals import exit_on_sigterm
@@ -31,7 +32,9 @@ Units = Literal["raw", "margin"]
 
 if TYPE_CHECKING:
     from bigsvm.config import ClusterConfig
+    from bigsvm.models.evaluation import Majority
     from bigsvm.models.model import Model
+    from bigsvm.models.scores import Scores
     from bigsvm.models.scoring import ScoredChunk
     from bigsvm.prediction.inputs import Source
 
@@ -44,13 +47,30 @@ class Summary:
     out: Path
     classes: Classes
     counts: tuple[int, ...]  # rows predicted as each class
-    accuracy: float | None  # if the input has labels
+    scores: "Scores | None" = None  # if the input has labels, and then
+    majority: "Majority | None" = None  # the largest class by them
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of rows predicted right, if the input has labels."""
+        return None if self.scores is None else self.scores.accuracy
+
+    @property
+    def warning(self) -> str | None:
+        """A warning if the predictions are no better than always the same one."""
+        if self.scores is None or self.majority is None:
+            return None
+        return self.majority.warning(self.scores.accuracy, self.scores.balanced_accuracy)
 
     def __str__(self) -> str:
         each = ", ".join(
             f"{label} {n:,}" for label, n in zip(self.classes, self.counts, strict=True)
         )
-        accuracy = "" if self.accuracy is None else f"; accuracy {100 * self.accuracy:.2f} %"
+        accuracy = ""
+        if self.scores is not None and self.majority is not None:
+            accuracy = f"; accuracy {100 * self.scores.accuracy:.2f} %"
+            if self.majority.is_large:
+                accuracy += f", balanced {100 * self.scores.balanced_accuracy:.2f} %"
         out = "standard output" if str(self.out) == STANDARD_OUTPUT else self.out
         return f"{self.name}: {sum(self.counts):,} rows; {each}{accuracy}; written to {out}"
 
@@ -68,6 +88,7 @@ def predict(
     threshold: float | None = None,
     probability: bool = False,
     units: "Units" = "raw",
+    unseen: "Literal['error', 'ignore'] | None" = None,
     progress: Progress = no_progress,
 ) -> Summary:
     """Stream the rows of `source` through a model into `out`, in bounded memory.
@@ -77,7 +98,8 @@ def predict(
     model_file : Path
         A model or snapshot.
     source : Path or str
-        A store, a group in one, the address of either (s3://...), or a file of raw rows.
+        A store, a group in one, the address of either (s3://...), or raw rows: a file, a pattern,
+        or a folder of parts.
     out : Path
         `*.csv` or `*.parquet` with the columns row (from 0), decision, label; `*.zarr` with the
         arrays decision and label; or `*.npy` with the decision values. Written atomically. With
@@ -103,6 +125,8 @@ def predict(
     units : {"raw", "margin"}
         Of the decision values: those of the model, as `Model.decision_function` returns them, or
         divided by its margin, as those of `BigSVC` are: support vectors are at about 1 or -1.
+    unseen : {"error", "ignore"}, optional
+        Of a category that no training row had; replaces what the data was prepared with.
     progress : callable
         Called with (what is being done, amount done, total or None).
 
@@ -110,7 +134,9 @@ def predict(
     -------
     Summary
     """
+    from bigsvm.models.evaluation import majority_in
     from bigsvm.models.model import load_model
+    from bigsvm.models.scores import scores_from_confusion
     from bigsvm.models.scoring import places_of_codes
     from bigsvm.prediction.inputs import open_source
     from bigsvm.prediction.kept_columns import check_kept, open_kept
@@ -127,9 +153,11 @@ def predict(
         if not probability:
             model = replace(model, threshold=threshold * unit)
     check_kept(keep, out, columns_of(model.classes, probability=probability))
-    counts = np.zeros(len(model.classes), np.int64)
-    right = 0
-    labelled = False
+    if unseen is not None:
+        model = _with_unseen(model, unseen)
+    n_classes = len(model.classes)
+    counts = np.zeros(n_classes, np.int64)
+    confusion = np.zeros((n_classes, n_classes), np.int64)
     with ExitStack() as stack:
         found = open_source(source, options, arrays, model, stack)
         kept = open_kept(keep, Path(source), options) if keep else None
@@ -147,16 +175,26 @@ def predict(
             writer.append(chunk.start, rows, others)
             counts += np.bincount(places, minlength=len(counts))
             if chunk.codes is not None:
-                labelled = True
-                true_places = places_of_codes(chunk.codes, model.classes)
-                right += int(np.count_nonzero(places == true_places))
+                pairs = places_of_codes(chunk.codes, model.classes).astype(np.int64) * n_classes
+                found_pairs = np.bincount(pairs + places, minlength=n_classes**2)
+                confusion += found_pairs.reshape(confusion.shape)
             progress("predicting rows", chunk.stop, found.rows)
         if kept is not None:
             kept.check_end()
         if not counts.any():
             raise UserError(f"{found.name}: has no rows")
-    accuracy = right / int(counts.sum()) if labelled else None
-    return Summary(found.name, out, model.classes, tuple(map(int, counts)), accuracy)
+    summary = Summary(found.name, out, model.classes, tuple(map(int, counts)))
+    if not confusion.any():
+        return summary
+    scores, majority = scores_from_confusion(confusion), majority_in(confusion, model.classes)
+    return replace(summary, scores=scores, majority=majority)
+
+
+def _with_unseen(model: "Model", unseen: Literal["error", "ignore"]) -> "Model":
+    if model.encoding is None:
+        raise UserError(f"--unseen {unseen}: no column of this model has categories; leave it out")
+    encoding = replace(model.encoding, unseen=unseen)
+    return replace(model, about={**model.about, "encoding": encoding.to_json()})
 
 
 def _check_is_no_input(out: Path, inputs: Sequence[Path | str]) -> None:
@@ -196,7 +234,7 @@ def _check_probability(model: "Model", model_file: Path, out: Path) -> None:
     if model.calibration is None:
         raise UserError(
             f"--probability: {model_file} has not been calibrated; fit its probabilities to "
-            f"labelled rows with python -m bigsvm.calibrate {model_file} --on FILE"
+            f"labelled rows with {shell_command('calibrate', model_file)} --on FILE"
         )
     if out.suffix.lower() == ".npy":
         raise UserError(
@@ -243,7 +281,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
     add("model", metavar="MODEL", type=Path, help="a model or snapshot, *.safetensors")
     add("source", metavar="INPUT", type=path_or_url, help="a store (Zarr, HDF5; Zarr also "
         "at an address such as s3://bucket/store.zarr), or a file: LIBSVM, CSV, "
-        "TSV, Parquet, npy, npz, MiniBooNE text; text also gz, bz2, xz")  # fmt: skip
+        "TSV, Parquet, Arrow, npy, npz, MiniBooNE text; text also gz, bz2, xz; a pattern in "
+        "quotes, or a folder of CSV, Parquet or Arrow parts")  # fmt: skip
     add("out", metavar="OUT", type=Path, help="*.csv or *.parquet (row, decision, label), *.zarr "
         "(decision, label) or *.npy (decision values); - is standard output, as CSV")  # fmt: skip
     add("--keep", action="append", default=[], metavar="COLUMN", help="a column of the file, such "
@@ -256,6 +295,8 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
         "support vectors are at about 1 or -1")  # fmt: skip
     add("--probability", action="store_true", help="add the probability of each class, of a model "
         "that python -m bigsvm.calibrate has been run on")  # fmt: skip
+    add("--unseen", choices=UNSEEN, help="a category that no training row has: replaces the choice "
+        "of prepare")  # fmt: skip
     add("--no-labels", action="store_true", help="the input has none, or ignore them: in a "
         "file every column is a feature")  # fmt: skip
     add("--overwrite", action="store_true", help="replace an existing OUT")
@@ -307,9 +348,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             threshold=arguments.threshold,
             probability=arguments.probability,
             units=arguments.units,
+            unseen=arguments.unseen,
             progress=progress,
         )
     if not arguments.quiet:
+        if summary.warning is not None:
+            log(f"warning: {summary.warning}")
         print(summary, file=sys.stderr if str(arguments.out) == STANDARD_OUTPUT else sys.stdout)
     return 0
 

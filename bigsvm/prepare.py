@@ -9,9 +9,8 @@ from bigsvm import cli
 from bigsvm.core.errors import UserError
 from bigsvm.core.scaling import KINDS
 from bigsvm.preparation.sources import SOURCES, SYNTHETIC
-from bigsvm.readers import FORMATS
 from bigsvm.stores.writer import COMPRESSIONS
-from bigsvm.tables.encoding import RULES, UNSEEN
+from bigsvm.tables.arguments import add_reading_options, add_table_options
 from bigsvm.tables.files import SourceName, spooled
 from bigsvm.terminal.progress import show_progress
 from bigsvm.terminal.signals import exit_on_sigterm
@@ -61,25 +60,10 @@ def parse_arguments(argv: Sequence[str] | None) -> Namespace:
         "what a named source drops")  # fmt: skip
     add("--positive", metavar="LABEL", help="the label of +1, against all others (default: the "
         "larger of two; of more labels each is a class)")  # fmt: skip
-    table = parser.add_argument_group("columns of a table with names")
-    add = table.add_argument
-    add("--ignore", action="append", metavar="COLUMN", help="no feature; repeatable")
-    add("--missing", choices=RULES, help="what becomes of missing values (default error); "
-        "indicator: the mean, and a feature that says so")  # fmt: skip
-    add("--categorical", action="append", metavar="COLUMN", help="a feature for each of its "
-        "values; auto: all columns of text; repeatable")  # fmt: skip
-    add("--unseen", choices=UNSEEN, help="a value of such a column that no training row has "
-        "(default error)")  # fmt: skip
-    reading = parser.add_argument_group("reading")
-    add = reading.add_argument
-    add("--format", choices=FORMATS, help="default: found out")
-    add("--label-column", metavar="NAME", help="name, or position from 0 (default: the last)")
-    add("--weight-column", metavar="NAME", help="how much each row counts: kept beside the rows "
-        "as `weight`, for model.sample_weight or model.weights of a config")  # fmt: skip
-    add("--header", choices=("auto", "yes", "no"), help="whether a CSV file has one")
-    add("--delimiter", metavar="C", help="of CSV")
-    add("--features", metavar="D|COL,COL", help="number of features (LIBSVM, synthetic), or the "
-        "columns of a table that become features")  # fmt: skip
+    add_table_options(parser)
+    add_reading_options(parser)
+    synthetic = parser.add_argument_group("the source synthetic")
+    add = synthetic.add_argument
     add("--rows", type=int, metavar="N", help="number of synthetic rows")
     add("--noise", type=float, metavar="S", help="overlap of synthetic classes (default 0.1)")
     writing = parser.add_argument_group("writing")

@@ -1,6 +1,5 @@
 """Reads a config from a YAML file and --set options; mistakes become one clear line."""
 
-import difflib
 import math
 import re
 import reprlib
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from bigsvm.config import ClusterConfig, Config, Section
 from bigsvm.core.errors import UserError
+from bigsvm.core.messages import did_you_mean, shell_command
 from bigsvm.core.urls import is_url
 from bigsvm.core.yaml_dialect import parse_yaml, read_yaml
 
@@ -127,6 +127,11 @@ def _assign(values: dict[str, Any], keys: list[str], value: Any, setting: str) -
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         values = read_yaml(path)
+    except IsADirectoryError as problem:
+        raise UserError(
+            f"{path}: cannot be read as a config ({problem.strerror}); "
+            f"{shell_command('init', path)} writes one for a store"
+        ) from problem
     except OSError as problem:
         raise UserError(f"{path}: cannot be read ({problem.strerror})") from problem
     if not isinstance(values, dict):
@@ -149,9 +154,9 @@ def _explain(mistakes: ValidationError, values: Mapping[str, Any]) -> tuple[str,
     key = ".".join(str(part) for part in location)
     if first["type"] == "extra_forbidden":
         known = _known_keys(location[:-1])
-        near = difflib.get_close_matches(str(location[-1]), known, 1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
-        return key, f"unknown key {key!r}; {hint}"
+        hint = _section_of(key) if len(location) == 1 else None
+        hint = hint or did_you_mean(str(location[-1]), known, cutoff=0.4)
+        return key, f"unknown key {key!r}; {hint or 'known here: ' + ', '.join(known)}"
     if first["type"] == "missing":
         return key, f"the key {'.'.join([*map(str, location), str(first['loc'][-1])])!r} is missing"
     message = first["msg"].removeprefix("Value error, ")
@@ -163,6 +168,12 @@ def _explain(mistakes: ValidationError, values: Mapping[str, Any]) -> tuple[str,
     )
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
     return key, f"{key} = {shown}: {message[0].lower()}{message[1:]}"
+
+
+def _section_of(key: str) -> str | None:
+    """A question that names the section of a key which was given without one."""
+    found = [f"{name}.{key}" for name in Config.model_fields if key in _known_keys([name])]
+    return f"did you mean {' or '.join(map(repr, found))}?" if found else None
 
 
 def _keys_along(location: Sequence[Any], values: Any) -> list[Any]:

@@ -23,7 +23,7 @@ class Facts:
     data : dict
         The section `data` of the config.
     rows : int or None
-        None if unknown in advance.
+        About how many; None if that is unknown.
     features : int
     shares : dict
         The share of each class in the sample.
@@ -57,6 +57,15 @@ def suggested_memory() -> int:
     return max(1, psutil.virtual_memory().available // 2 // MEMORY_STEP) * MEMORY_STEP
 
 
+def suggested_interval(rows: int | None) -> int:
+    """Iterations between snapshots: 5,000, fewer for fewer than 100,000 rows, of digits 1, 2, 5.
+
+    A training takes about as many iterations as it has rows, so that there are ten or more.
+    """
+    most = 5000 if rows is None else min(5000, max(10, rows // 20))
+    return max(d * 10**k for k in range(1, 4) for d in (1, 2, 5) if d * 10**k <= most)
+
+
 def starter_config(facts: Facts, name: str, memory: int) -> str:
     """The config as YAML.
 
@@ -72,7 +81,7 @@ def starter_config(facts: Facts, name: str, memory: int) -> str:
     -------
     str
     """
-    sigma = facts.sigma
+    sigma, every = facts.sigma, suggested_interval(facts.rows)
     grid = f"{{from: {sigma / 4:.2g}, to: {sigma * 4:.2g}, count: 5}}"
     shares = ", ".join(f"{label} {100 * share:.1f} %" for label, share in facts.shares.items())
     rows = "an unknown number of" if facts.rows is None else f"{facts.rows:,}"
@@ -81,7 +90,7 @@ def starter_config(facts: Facts, name: str, memory: int) -> str:
         "# Written by `bigsvm init`; `bigsvm train` with this file trains, and resumes.",
         "",
         "data:",
-        *(f"  {key}: {_inline(value)}" for key, value in facts.data.items()),
+        *_lines(facts.data),
         "",
         "model:",
         "  C: 10                      # change first: larger fits the training rows more closely",
@@ -103,7 +112,7 @@ def starter_config(facts: Facts, name: str, memory: int) -> str:
         "",
         "run:",
         f"  dir: {_inline(f'runs/{name}')}",
-        "  snapshot_every: 5000       # a model every 5,000 iterations: bigsvm evaluate",
+        f"  snapshot_every: {every:<10} # a model every {every:,} iterations: bigsvm evaluate",
         "",
         "tune:                        # bigsvm tune, then train runs/...-tune/best.yaml",
         "  C: {from: 0.1, to: 100, count: 4}",
@@ -112,6 +121,16 @@ def starter_config(facts: Facts, name: str, memory: int) -> str:
         "  subsample: 5000",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _lines(section: dict[str, Any], depth: int = 1) -> list[str]:
+    """The keys of a section, one on a line."""
+    lines = []
+    for key, value in section.items():
+        inner = isinstance(value, dict)
+        lines.append("  " * depth + (f"{key}:" if inner else f"{key}: {_inline(value)}"))
+        lines += _lines(value, depth + 1) if inner else []
+    return lines
 
 
 def _inline(value: Any) -> str:

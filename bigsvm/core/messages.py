@@ -1,11 +1,16 @@
 """One-line messages (quoted names, shortened errors, durations, sizes) and progress reports."""
 
-from collections.abc import Callable
+import difflib
+import shlex
+from collections.abc import Callable, Iterable, Sequence
 
 # How long operations report progress: (what is being done, amount done, total or None if unknown).
 # `bigsvm.terminal` displays it.
 Progress = Callable[[str, int, int | None], None]
 
+METRIC_NAMES = {
+    "auc": "AUC", "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "f1": "F1"
+}  # fmt: skip
 MAX_TOKEN = 40
 MAX_REASON = 500
 SPARSE_ADVICE = (
@@ -23,6 +28,27 @@ def quoted(token: str | bytes) -> str:
 def quoted_list(names: list[str]) -> str:
     """The first ten names, quoted."""
     return ", ".join(map(quoted, names[:10])) + (", ..." if len(names) > 10 else "")
+
+
+def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """A question such as "did you mean 'train'?", or None where no known word is near."""
+    near = difflib.get_close_matches(word, list(known), 1, cutoff=cutoff)
+    return f"did you mean {near[0]!r}?" if near else None
+
+
+def columns_there(asked: str, names: Sequence[str]) -> str:
+    """What a table has instead of a column that was asked for: the nearest name, or the first."""
+    return did_you_mean(asked, names) or f"it has {quoted_list(list(names))}"
+
+
+def option(name: str, value: str) -> str:
+    """An option with its value, as it can be pasted into a shell."""
+    return f"--{name} {shlex.quote(value)}"
+
+
+def shell_command(name: str, path: object) -> str:
+    """A command with a path, as it can be pasted into a shell."""
+    return f"python -m bigsvm.{name} {shlex.quote(str(path))}"
 
 
 def one_line(error: BaseException, limit: int = MAX_REASON) -> str:

@@ -181,7 +181,7 @@ class RunReport:
         except (UserError, KeyError):  # a config or summary of another version
             return headline, None, None
         text, _, call = line.rpartition(": ")
-        return headline, text.removesuffix("; next"), call
+        return headline, text, call
 
     def _warnings(self, summary: Facts) -> list[str]:
         found = [] if self.problem is None else [self.problem]

@@ -53,7 +53,7 @@ class Majority(NamedTuple):
 
     def warning(self, accuracy: float, balanced_accuracy: float) -> str | None:
         """A warning if a model of this accuracy is no better than the baseline."""
-        if accuracy > self.share:
+        if accuracy > self.share or self.share == 1:  # of one class alone there is no baseline
             return None
         baseline = f"always predicting {self.label!r}, which is right in {100 * self.share:.2f} %"
         if balanced_accuracy > FINDS_BOTH:  # as a model trained with balanced classes does
@@ -234,6 +234,13 @@ def _one_pass(
         else replace(row, reliability=reliability_of(how.probabilities(f), places))
         for row, how, f in zip(rows, calibrations, decisions, strict=True)
     ]
+
+
+def majority_in(confusion: np.ndarray, classes: Classes) -> Majority:
+    """The largest class among the true ones of a confusion matrix."""
+    counts = confusion.sum(axis=1)
+    largest = int(counts.argmax())
+    return Majority(classes[largest], float(counts[largest] / counts.sum()))
 
 
 def final_scores(model: Model, test: Spec) -> dict[str, Any]:

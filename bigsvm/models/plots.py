@@ -179,7 +179,13 @@ def plot_calibration(path: Path, found: Reliability, of: str) -> None:
     curve, counts = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     predicted = [part["probability"] for part in found.curve]
     curve.plot([0, 1], [0, 1], color="0.7", linestyle=":", label="perfect")
-    curve.plot(predicted, [part["share"] for part in found.curve], color=COLOURS[0], marker="o")
+    curve.plot(
+        predicted,
+        [part["share"] for part in found.curve],
+        color=COLOURS[0],
+        marker="o",
+        clip_on=False,
+    )
     curve.set(xlim=(0, 1), ylim=(0, 1.02), ylabel="Share of these rows in the class")
     curve.set_title(
         f"Calibration: Brier score {found.brier_score:.4f}, "

@@ -1,6 +1,6 @@
 """The input of `predict`: a store, or a file of raw rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,13 +20,14 @@ from bigsvm.models.scoring import (
     scaling_mismatch,
 )
 from bigsvm.readers import Reader, ReadOptions, open_reader
-from bigsvm.readers.arrow_batches import is_arrow, open_named_table
+from bigsvm.readers.arrow_batches import NamedTable, is_arrow, open_named_table
 from bigsvm.readers.chosen_columns import ChosenColumns
 from bigsvm.readers.columns import column_position, match_features
 from bigsvm.readers.detect import detect_format
 from bigsvm.stores.group import open_group, wrap_read_errors
 from bigsvm.stores.store import open_dataset
 from bigsvm.tables.encoding import Encoding
+from bigsvm.tables.files import expand, is_parts
 from bigsvm.tables.reader import EncodedTable
 from bigsvm.terminal.logs import LOGGER
 
@@ -60,6 +61,8 @@ def is_store(source: Path | str) -> bool:
     if is_url(str(source)):
         return True
     path = Path(source)
+    if is_parts(path):
+        return False
     if path.is_file():
         return bool(h5py.is_hdf5(path))
     if path.is_dir() or any(parent.is_file() for parent in path.parents):
@@ -82,7 +85,7 @@ def open_source(
     Parameters
     ----------
     source : Path or str
-        A store, a group in one, the address of either, or a file of raw rows.
+        A store, a group in one, the address of either, or raw rows: a file, a pattern or a folder.
     options : ReadOptions
         How to read a file, and whether there are labels.
     arrays : (name of X, name of y)
@@ -100,7 +103,23 @@ def open_source(
     """
     if is_store(source):
         return _open_store(source, arrays, model, options.with_labels, stack)
-    return open_file(Path(source), options, model, needs_labels)
+    if not is_parts(source):
+        return open_file(Path(source), options, model, needs_labels)
+    parts = [open_file(path, options, model, needs_labels) for path in expand(str(source))]
+    counts = [part.rows for part in parts]
+    rows = None if None in counts else sum(count or 0 for count in counts)
+    return Source(str(source), rows, _one_after_the_other(parts), raw=True)
+
+
+def _one_after_the_other(parts: Sequence[Source]) -> Iterator[LabelledChunk]:
+    """The rows of several files, counted through."""
+    start = 0
+    for part in parts:
+        end = start
+        for chunk in part.chunks:
+            yield chunk._replace(start=start + chunk.start)
+            end = start + chunk.start + len(chunk.x)
+        start = end
 
 
 def _open_store(
@@ -204,16 +223,17 @@ def _encoded_table(
             "line, Parquet or Arrow"
         )
     check_names(table.names, encoding.names, str(path))
-    label = _label_column(path, options, table.names, encoding.names)
+    label = _label_column(path, options, table, encoding.names)
     return EncodedTable([table], encoding, label, keep_rows=True)
 
 
 def _label_column(
-    path: Path, options: ReadOptions, names: list[str], features: list[str]
+    path: Path, options: ReadOptions, table: NamedTable, features: list[str]
 ) -> str | None:
     """The column that was named, or the last one if that is no feature."""
     if not options.with_labels:
         return None
+    names = table.names if options.label_column in table.names else table.columns
     label = names[column_position(path, options.label_column, names, len(names))]
     if label not in features:
         return label
@@ -233,7 +253,7 @@ def _chosen_columns(
     names = table.names
     check_names(names, features, str(path))
     weight = None
-    label = _label_column(path, options, names, features)
+    label = _label_column(path, options, table, features)
     if options.weight_column is not None:
         weight = names[column_position(path, options.weight_column, names, len(names), "weights")]
     exact = len(names) == len(features) + len({label, weight} - {None})

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.messages import quoted, quoted_list
+from bigsvm.core.messages import columns_there, one_line, quoted
 from bigsvm.readers import ReadOptions
 from bigsvm.readers.arrow_batches import NamedTable, open_named_table
+from bigsvm.tables.files import expand
 
 WITH_COLUMNS = (".csv", ".parquet")
 
@@ -30,28 +32,33 @@ def check_kept(names: Sequence[str], out: Path, taken: Sequence[str]) -> None:
 
 
 def open_kept(names: Sequence[str], source: Path, options: ReadOptions) -> KeptColumns:
-    """Open a file once more, for the columns that are to be kept."""
-    table = open_named_table(source, options)
-    if table is None:
-        raise UserError(
-            f"--keep {names[0]}: the columns of {source} have no names; CSV with a header line and "
-            "Parquet have"
-        )
-    for name in names:
-        if name not in table.names:
+    """Open files once more, for the columns that are to be kept."""
+    tables = []
+    for path in expand(str(source)):
+        table = open_named_table(path, options)
+        if table is None:
             raise UserError(
-                f"--keep {name}: {source} has no such column; it has {quoted_list(table.names)}"
+                f"--keep {names[0]}: the columns of {path} have no names; CSV with a header line "
+                "and Parquet have"
             )
-    return KeptColumns(table, names)
+        for name in names:
+            if name not in table.names:
+                there = columns_there(name, table.names)
+                raise UserError(f"--keep {name}: {path} has no such column; {there}")
+        tables.append(table)
+    return KeptColumns(tables, names, source)
 
 
 class KeptColumns:
-    """Reads the columns of the next rows, as many as are asked for each time."""
+    """Reads the columns of the next rows of one file, as many as are asked for each time."""
 
-    def __init__(self, table: NamedTable, names: Sequence[str]) -> None:
-        self._path = table.path
-        self._batches: Iterator[pa.RecordBatch] = table.batches(names)
+    def __init__(self, tables: Sequence[NamedTable], names: Sequence[str], source: Path) -> None:
+        self._path = source
+        self._batches: Iterator[pa.RecordBatch] = chain.from_iterable(
+            table.batches(names) for table in tables
+        )
         self._left: pa.RecordBatch | None = None
+        self._schema: pa.Schema | None = None  # of the first file; the others are cast to it
 
     def next(self, rows: int) -> pa.Table:
         """The columns of the next rows."""
@@ -62,10 +69,22 @@ class KeptColumns:
             part = self._left if self._left is not None else next(self._batches, None)
             if part is None:
                 raise self._other_rows()
-            found.append(part.slice(0, rows))
+            found.append(self._as_first(part.slice(0, rows)))
             self._left = part.slice(rows) if part.num_rows > rows else None
             rows -= found[-1].num_rows
         return pa.Table.from_batches(found)
+
+    def _as_first(self, part: pa.RecordBatch) -> pa.RecordBatch:
+        self._schema = self._schema or part.schema
+        if part.schema == self._schema:
+            return part
+        try:
+            return part.cast(self._schema)
+        except (ValueError, NotImplementedError) as problem:  # pyarrow's errors derive from these
+            raise UserError(
+                f"--keep: the columns of {self._path} have other types in other files: "
+                f"{one_line(problem)}"
+            ) from problem
 
     def check_end(self) -> None:
         """Raise a UserError if rows are left: the file has changed between the two readings."""

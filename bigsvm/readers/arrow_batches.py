@@ -26,6 +26,8 @@ class NamedTable:
     Attributes
     ----------
     names : list of str
+    columns : list of str
+        The same without the index of a data frame, which is no feature unless it is asked for.
     n : int or None
         The number of rows; None if it is not known before reading.
     schema : Schema or None
@@ -41,6 +43,8 @@ class NamedTable:
         delimiter: str | None = None,
     ) -> None:
         self.path, self.names, self.n, self.schema = path, names, n, schema
+        index = set() if schema is None else pandas_index(schema)
+        self.columns = [name for name in names if name not in index]
         self._delimiter = delimiter  # of text
 
     @property
@@ -116,6 +120,15 @@ def open_named_table(path: Path, options: ReadOptions) -> NamedTable | None:
     if text.names is None or text.delimiter == " ":  # Arrow cannot split at runs of blanks
         return None
     return NamedTable(path, text.names, delimiter=text.delimiter)
+
+
+def pandas_index(schema: pa.Schema) -> set[str]:
+    """The columns that hold the index of a data frame, which usually just numbers the rows."""
+    try:
+        columns = schema.pandas_metadata["index_columns"]
+        return {name for name in columns if isinstance(name, str)}
+    except (ValueError, KeyError, TypeError):  # not written by pandas, or in an unknown way
+        return set()
 
 
 def is_arrow(path: Path) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.messages import quoted, quoted_list
+from bigsvm.core.messages import columns_there, quoted
 from bigsvm.core.weights import WEIGHT_RANGE, valid_weights
 from bigsvm.readers import Batch, Reader, ReadOptions, open_reader
 
@@ -29,8 +29,8 @@ def column_position(
         if names is not None and column in names:
             return list(names).index(column)
         if not is_position(column):
-            there = quoted_list(list(names or [])) or "no names (no header line)"
-            raise UserError(f"{path}: no column {quoted(column)} for the {purpose}; it has {there}")
+            there = columns_there(column, names) if names else "it has no names (no header line)"
+            raise UserError(f"{path}: no column {quoted(column)} for the {purpose}; {there}")
     position = -1 if column is None else int(column)
     if not is_position(position, columns):
         raise UserError(

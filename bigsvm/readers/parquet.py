@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.messages import one_line, quoted
+from bigsvm.core.messages import one_line, option, quoted
 from bigsvm.readers import MAX_FEATURES, Batch, ReadOptions, batch_rows
+from bigsvm.readers.arrow_batches import pandas_index
 from bigsvm.readers.chosen_columns import first_null, is_number, labels_of
 from bigsvm.readers.columns import check_features, column_position
 from bigsvm.readers.validate import finite_rows
@@ -37,7 +38,7 @@ class ParquetReader:
             schema = file.schema_arrow
             self.n = file.metadata.num_rows
             self._strips = _strips(file.metadata, schema)
-        index = _pandas_index(schema)
+        index = pandas_index(schema)
         self._positions = [k for k, name in enumerate(schema.names) if name not in index]
         self.names = names = [schema.names[k] for k in self._positions]
         if self.n == 0 or not names:
@@ -52,7 +53,12 @@ class ParquetReader:
         for k in self.columns:
             kind = schema.field(self._positions[k]).type
             if not is_number(kind):
-                raise UserError(f"{path}: column {quoted(names[k])} holds {kind}, not numbers")
+                advice = f"{option('ignore', names[k])} leaves it out"
+                if not pa.types.is_temporal(kind):
+                    advice += f", {option('categorical', names[k])} makes indicators of its values"
+                raise UserError(
+                    f"{path}: column {quoted(names[k])} holds {kind}, not numbers; {advice}"
+                )
         self.feature_names: list[str] | None = [names[k] for k in self.columns]
         self.d = len(self.columns)
         check_features(path, self.d, options)
@@ -114,15 +120,6 @@ class ParquetReader:
         if pa.types.is_decimal(values.type):
             values = values.cast(pa.float64())
         return values.to_numpy(zero_copy_only=False)
-
-
-def _pandas_index(schema: pa.Schema) -> set[str]:
-    """The columns that hold the index of a data frame, which usually just numbers the rows."""
-    try:
-        columns = schema.pandas_metadata["index_columns"]
-        return {name for name in columns if isinstance(name, str)}
-    except (ValueError, KeyError, TypeError):  # not written by pandas, or in an unknown way
-        return set()
 
 
 def _open(path: Path) -> pq.ParquetFile:

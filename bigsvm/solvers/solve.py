@@ -45,7 +45,7 @@ class Outcome:
         The largest gap under those gradients; None if the monitor did without them. `final` is the
         state of the task then.
     dropped : int
-        Iterations since that state.
+        Iterations since the state of the task, from which it resumes.
     """
 
     status: str
@@ -82,8 +82,8 @@ def solve(task: Task, monitor: Monitor) -> Outcome:
             if status is not None:
                 break
         assert status is not None  # the last event is the end
+        dropped = event.state.iteration - task.state.resumable_iteration
         if not monitor.wants_verification(status, event.state):
-            dropped = event.state.iteration - task.state.resumable_iteration
             return Outcome(status, task.state, dropped=dropped)
         # 2) Recompute the gradient from alpha, which removes the drift of its updates.
         final, true_gap, converged = task.problem.verified(event.state)
@@ -94,7 +94,7 @@ def solve(task: Task, monitor: Monitor) -> Outcome:
         if task.polish:
             _polish(task.problem, final)
         if status != "converged" or not _begin_next_round(task, final):
-            return Outcome(status, final, true_gap)
+            return Outcome(status, final, true_gap, dropped)
         monitor.round_begun()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from bigsvm.core.errors import Unreachable, UserError
 from bigsvm.core.labels import REST_IS_A_LABEL
-from bigsvm.core.messages import one_line
+from bigsvm.core.messages import one_line, shell_command
 from bigsvm.core.urls import is_url, strip_file_scheme
 from bigsvm.stores.codecs import check_codecs
 from bigsvm.stores.external import reject_external_links, reject_external_storage, reject_symlinks
@@ -100,7 +100,7 @@ def _open_hdf5(file: Path, name: str) -> StoreGroup:
     if not h5py.is_hdf5(file):
         raise UserError(
             f"{file}: is neither a Zarr nor an HDF5 store; make one of it with "
-            f"python -m bigsvm.prepare {file} STORE"
+            f"{shell_command('prepare', file)} STORE"
         )
     try:
         opened = h5py.File(file, "r")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.messages import quoted
+from bigsvm.core.messages import option, quoted
 from bigsvm.readers.chosen_columns import MISSING, numbers
 
 BOOLEANS = {"true": 1.0, "false": 0.0}
@@ -40,7 +40,7 @@ def refuse_other_types(kind: pa.DataType, where: Path, name: str) -> None:
     )
     if number or is_text(kind):
         return
-    advice = f"leave it out with --ignore {name}"
+    advice = f"leave it out with {option('ignore', name)}"
     if pa.types.is_temporal(kind):
         advice += ", or make numbers of it first (the hour, the days since ...)"
     raise UserError(f"{where}: column {quoted(name)} holds {kind}, which is no number; {advice}")

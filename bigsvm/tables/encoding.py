@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.core.errors import UserError
-from bigsvm.core.messages import quoted, quoted_list
+from bigsvm.core.messages import columns_there, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -207,7 +207,8 @@ class Encoding:
                     continue
                 raise UserError(
                     f"{where}, row {first + row}, column {quoted(column.name)}: no training row "
-                    f"has {quoted(category)}; correct it, or prepare with --unseen ignore"
+                    f"has {quoted(category)}; correct it, or prepare or predict with --unseen "
+                    "ignore"
                 )
             out[row, place] = 1.0
         return absent
@@ -226,5 +227,5 @@ def check_columns(names: Sequence[str], wanted: Sequence[str], option: str, wher
     for name in wanted:
         if name not in names:
             raise UserError(
-                f"--{option} {name}: {where} has no such column; it has {quoted_list(list(names))}"
+                f"--{option} {name}: {where} has no such column; {columns_there(name, names)}"
             )

@@ -15,6 +15,7 @@ _SPOOLED = "standard input"  # the name of the file it is kept in
 # Of a folder, these are parts of a table; what begins with . or _ is a marker of its writer.
 PART_SUFFIXES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
 COMPRESSED = (".gz", ".bz2", ".xz")
+_ZARR = ("zarr.json", ".zgroup", ".zarray")
 SourceName = str | Path | tuple[str, ...]
 
 
@@ -24,6 +25,15 @@ def is_table_source(source: SourceName) -> bool:
         return True
     path = Path(source)
     return path.is_dir() or (not path.exists() and glob.has_magic(str(source)))
+
+
+def is_parts(source: str | Path) -> bool:
+    """Whether it is a pattern, or a folder with parts of a table, rather than a store or a file."""
+    path = Path(source)
+    if not path.is_dir():
+        return is_table_source(source)
+    is_group = any((path / name).exists() for name in _ZARR)
+    return not is_group and any(_is_part(part, path) for part in path.rglob("*"))
 
 
 def shown_source(source: SourceName) -> str:

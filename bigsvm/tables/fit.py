@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from bigsvm.config.prepare_options import PrepareOptions
 from bigsvm.core.errors import UserError
-from bigsvm.core.messages import quoted, quoted_list
+from bigsvm.core.messages import option, quoted, quoted_list
 from bigsvm.readers.arrow_batches import NamedTable
 from bigsvm.tables.columns import (
     BOOLEANS,
@@ -101,7 +101,7 @@ class ColumnFit:
         if not self._count and not is_boolean:
             raise UserError(
                 f"column {quoted(self.name)}: all of its values are missing; leave it out with "
-                f"--ignore {self.name}"
+                f"{option('ignore', self.name)}"
             )
         indicator = rule == "indicator" and self._missing > 0
         return Column(self.name, "boolean" if is_boolean else "number", self.fill, indicator)
@@ -121,13 +121,13 @@ class ColumnFit:
             value, where = self._text
             raise UserError(
                 f"{where}, column {quoted(self.name)}: {quoted(value)} is not a number; "
-                f"--categorical {self.name} makes indicators of its values, --ignore {self.name} "
-                "leaves it out"
+                f"{option('categorical', self.name)} makes indicators of its values, "
+                f"{option('ignore', self.name)} leaves it out"
             )
         if len(self._categories) > MAX_CATEGORIES:
             raise UserError(
                 f"column {quoted(self.name)}: more than {MAX_CATEGORIES:,} different values; is it "
-                f"an id, or a text? leave it out with --ignore {self.name}"
+                f"an id, or a text? leave it out with {option('ignore', self.name)}"
             )
         categories = sorted(self._categories)
         if self._missing and self._options.missing in ("mean", "median", "indicator"):
@@ -135,7 +135,7 @@ class ColumnFit:
         if not categories:
             raise UserError(
                 f"column {quoted(self.name)}: all of its values are missing; leave it out with "
-                f"--ignore {self.name}"
+                f"{option('ignore', self.name)}"
             )
         return Column(self.name, "category", categories=tuple(categories))
 

@@ -133,7 +133,7 @@ def open_table(
     tables = [first]
     for path in files[1:]:
         table = open_named_table(path, reading)
-        if table is None or sorted(table.names) != sorted(first.names):
+        if table is None or sorted(table.columns) != sorted(first.columns):
             raise UserError(
                 f"{path}: has other columns than {files[0]}; all parts of a table need the same"
             )
@@ -142,22 +142,28 @@ def open_table(
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"{files[0]}: column {quoted(name)} is there twice; rename one of them")
-    label = names[column_position(files[0], options.label_column, names, len(names))]
+    label = _named(first, options.label_column, "labels")
     weight = None
     if options.weight_column is not None:
-        asked = options.weight_column
-        weight = names[column_position(files[0], asked, names, len(names), "weights")]
+        weight = _named(first, options.weight_column, "weights")
     if encoding is None:
-        encoding = fit_encoding(tables, _features(names, label, weight, files[0], options), options)
+        encoding = fit_encoding(tables, _features(first, label, weight, options), options)
     else:
         check_columns(names, encoding.names, "like", files[0])
     return EncodedTable(tables, encoding, label, weight)
 
 
+def _named(table: NamedTable, asked: str | int | None, purpose: str) -> str:
+    """The column asked for by name or position."""
+    columns = table.names if asked in table.names else table.columns
+    return columns[column_position(table.path, asked, columns, len(columns), purpose)]
+
+
 def _features(
-    names: list[str], label: str, weight: str | None, path: Path, options: PrepareOptions
+    table: NamedTable, label: str, weight: str | None, options: PrepareOptions
 ) -> list[str]:
     """The columns that become features."""
+    path, names = table.path, table.names
     ignored, chosen = options.ignore or [], options.columns
     categorical = [name for name in options.categorical or [] if name != AUTO]
     check_columns(names, ignored, "ignore", path)
@@ -168,7 +174,7 @@ def _features(
             f"{path}: column {quoted(label)} is that of the labels, and no feature; --label-column "
             "names another"
         )
-    left = [name for name in chosen or names if name not in (label, weight, *ignored)]
+    left = [name for name in chosen or table.columns if name not in (label, weight, *ignored)]
     if missing := [name for name in categorical if name not in left]:
         raise UserError(f"--categorical {missing[0]}: this column is left out")
     if not left:

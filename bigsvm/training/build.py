@@ -64,7 +64,8 @@ def build_training(
     identity |= _identity_of_model(config, kernel, weights, dataset)
     resolved = config.model_copy(update={"data": with_absolute_paths(config.data)})
     settings = resolved.model_dump(mode="json")
-    checkpoints = Checkpoints(run_dir.checkpoints, identity, config.run.keep_checkpoints, settings)
+    keep, prepared = config.run.keep_checkpoints, dataset.prepare_options
+    checkpoints = Checkpoints(run_dir.checkpoints, identity, keep, settings, prepared)
     checkpoint = None if fresh else checkpoints.latest()
     validation = None
     if validation_rows is not None:
@@ -293,12 +294,32 @@ def check_unfinished(
         return
     if stops and summary.get("status") == "stopped_early":
         raise AlreadyFinished(summary)
-    if summary.get("iterations") != state.iteration or summary.get("round", 1) < rounds:
+    if summary.get("round", 1) < rounds:
         return
-    converged = summary.get("status") == "converged" and _is_converged(summary, solver)
-    exhausted = summary.get("status") == "max_iterations" and state.reached(solver.max_iterations)
-    if converged or exhausted:
+    is_current = summary.get("iterations") == state.iteration
+    converged = is_current and summary.get("status") == "converged"
+    if converged and _is_converged(summary, solver):
         raise AlreadyFinished(summary)
+    if _has_reached_limit(summary, state, solver.max_iterations):
+        raise AlreadyFinished(summary)
+
+
+def _has_reached_limit(summary: dict[str, Any], state: JointState, limit: int) -> bool:
+    """Whether the run ended at a limit on its iterations that was no smaller than this one.
+
+    The checkpoint may be older than that end: where the limit lay within a subproblem of the block
+    schedule, a run resumes from before it.
+    """
+    if summary.get("status") != "max_iterations":
+        return False
+    if summary.get("iterations", 0) < state.resumable_iteration:
+        return False  # of before a resume that was killed
+    with suppress(LookupError, TypeError):
+        return all(
+            result.get("converged", False) or result["iterations"] >= limit
+            for result in summary.get("classes", [summary])
+        )
+    return False
 
 
 def _is_converged(summary: dict[str, Any], solver: SolverConfig) -> bool:

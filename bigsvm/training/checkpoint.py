@@ -37,6 +37,7 @@ class Checkpoint:
     identity: dict[str, Any]
     seconds: float
     kernel_values: int
+    prepared: dict[str, Any]
 
 
 class IncompatibleCheckpoint(UserError):
@@ -55,6 +56,8 @@ class Checkpoints:
     keep : int
     settings : dict, optional
         The whole config, to name the option that changed where the identity holds digests.
+    prepared : dict, optional
+        The options that the training data was prepared with, likewise.
     """
 
     def __init__(
@@ -63,11 +66,13 @@ class Checkpoints:
         identity: dict[str, Any],
         keep: int,
         settings: dict[str, Any] | None = None,
+        prepared: dict[str, Any] | None = None,
     ) -> None:
         self._folder = folder
         self._identity = identity
         self._keep = keep
         self._settings = settings or {}
+        self._prepared = prepared or {}
 
     def save(self, state: JointState, seconds: float, kernel_values: int = 0) -> None:
         """Write a checkpoint, then delete old ones.
@@ -77,7 +82,7 @@ class Checkpoints:
         if not all(_is_finite(of_class.gradient) for of_class in state.classes):
             return
         about: dict[str, Any] = {"identity": self._identity, "seconds": seconds}
-        about["kernel_values"] = kernel_values
+        about |= {"kernel_values": kernel_values, "prepared": self._prepared}
         numbers = [_numbers(of_class) for of_class in state.classes]
         partial = {k: s.partial for k, s in enumerate(state.classes) if s.partial is not None}
         if len(state.classes) == 1 and not partial:
@@ -122,7 +127,13 @@ class Checkpoints:
                 continue
             if checkpoint.identity != self._identity and self._has_no_steps(checkpoint):
                 return None
-            check_same_run(checkpoint.identity, self._identity, path.parent.parent, self._settings)
+            check_same_run(
+                checkpoint.identity,
+                self._identity,
+                path.parent.parent,
+                self._settings,
+                (checkpoint.prepared, self._prepared),
+            )
             return checkpoint
         return None
 
@@ -150,7 +161,11 @@ _DERIVED = {
 
 
 def check_same_run(
-    found: Any, expected: dict[str, Any], folder: Path, settings: dict[str, Any] | None = None
+    found: Any,
+    expected: dict[str, Any],
+    folder: Path,
+    settings: dict[str, Any] | None = None,
+    prepared: tuple[dict[str, Any], dict[str, Any]] = ({}, {}),
 ) -> None:
     """Raise a UserError that names the differences between two identities of a run.
 
@@ -162,19 +177,22 @@ def check_same_run(
         The run directory, whose config.yaml has the options of the run in it.
     settings : dict, optional
         The config of this one.
+    prepared : (dict, dict)
+        The options that their training data was prepared with.
     """
     if not isinstance(found, dict):
         raise UserError(f"{folder}: does not record what it is a run of; use another --run-dir")
-    keys = [
-        key for key in sorted(found.keys() | expected.keys()) if found.get(key) != expected.get(key)
-    ]
+    keys = sorted(k for k in found.keys() | expected.keys() if found.get(k) != expected.get(k))
     differing = []
     for key in keys:
         values = found.get(key), expected.get(key)
+        if key == "seed" and "validation_fraction" in keys and None in values:
+            continue  # it only counts where rows are held out
         if key in _DERIVED:
-            differing += _changed_options(folder, key, values, settings or {})
+            differing += _changed_options(folder, key, values, settings or {}, prepared)
         else:
-            differing.append(_change(key, *values))
+            prefix = "data." if key == "validation_fraction" else ""
+            differing.append(_change(f"{prefix}{key}", *values))
     if differing:
         raise UserError(
             f"{folder}: belongs to a different config: {'; '.join(dict.fromkeys(differing))}; use "
@@ -183,7 +201,11 @@ def check_same_run(
 
 
 def _changed_options(
-    folder: Path, derived: str, values: tuple[Any, Any], settings: dict[str, Any]
+    folder: Path,
+    derived: str,
+    values: tuple[Any, Any],
+    settings: dict[str, Any],
+    prepared: tuple[dict[str, Any], dict[str, Any]],
 ) -> list[str]:
     """The options that changed among those a value is derived from, or that their content did."""
     start, before = _DERIVED[derived], None
@@ -200,6 +222,14 @@ def _changed_options(
             return [_change(derived, *values)]
         name = "data.train" if start == "data." else start
         where = f" ({now[name]})" if name in now else ""
+        first, again = prepared
+        if start == "data." and first and again and first != again:
+            options = [
+                _change(key, first.get(key), again.get(key))
+                for key in sorted(first | again)
+                if first.get(key) != again.get(key)
+            ]
+            return [f"{name}{where} was prepared with other options: {', '.join(options)}"]
         what = derived if start == "data." and derived != "data" else "content"
         return [f"the {what} of {name}{where} changed"]
     # The default path of a store follows from these.
@@ -260,7 +290,9 @@ def _read(path: Path) -> Checkpoint:
                 states[k].partial = solve
             state = JointState(states, about["passes"])
         _check_content(path, state, about)
-        return Checkpoint(state, about["identity"], about["seconds"], about.get("kernel_values", 0))
+        prepared = dict(about.get("prepared", {}))
+        known = about["identity"], about["seconds"], about.get("kernel_values", 0)
+        return Checkpoint(state, *known, prepared)
     except (AttributeError, LookupError, TypeError, ValueError) as problem:
         raise _other_version(path, f"not quite {found}: {problem}") from problem
 

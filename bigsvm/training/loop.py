@@ -20,7 +20,9 @@ from bigsvm.training.run_dir import RunDir
 from bigsvm.training.snapshots import SnapshotWriter
 from bigsvm.training.validation import Validation
 
-REPORT_SECONDS = 0.5
+# Between two reports; at first a tenth of the time since the first one, so that a short training
+# has a curve, too.
+REPORT_SECONDS, FIRST_REPORT_SECONDS = 0.5, 0.02
 
 
 class Stopwatch:
@@ -91,6 +93,7 @@ class Training(Monitor):
 
     def __post_init__(self) -> None:
         self._reported = self._saved = time.monotonic()
+        self._first_reported: float | None = None
         reached = self._saved_iteration = self.task.state.resumable_iteration
         self._last_margin = 0.0
         self._reported_iteration = self.run_dir.last_reported
@@ -130,7 +133,7 @@ class Training(Monitor):
         if not has_begun:  # a run takes at least one step, however short the time limit
             return None
         clock = time.monotonic()
-        if clock - self._reported >= REPORT_SECONDS:
+        if clock - self._reported >= self._report_spacing(clock):
             self._report(event.state)
         if (ahead := event.state).iteration > self.task.state.iteration:
             self.session.display.steps(ahead.iteration, lambda: self._report_at(ahead))
@@ -195,10 +198,15 @@ class Training(Monitor):
         every = self.config.run.snapshot_every
         return (iteration // every + 1) * every
 
+    def _report_spacing(self, clock: float) -> float:
+        since = 0.0 if self._first_reported is None else clock - self._first_reported
+        return min(REPORT_SECONDS, max(FIRST_REPORT_SECONDS, since / 10))
+
     def _report(self, now: JointState) -> None:
-        self._reported = time.monotonic()
         state = self._up_to_date(now)
         if state.iteration > self._reported_iteration:  # a resumed one may be behind the last row
+            self._reported = time.monotonic()
+            self._first_reported = self._first_reported or self._reported
             self._append(self._report_at(state))
 
     def _append(self, report: Report) -> None:

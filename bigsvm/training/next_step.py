@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bigsvm.core.messages import METRIC_NAMES
+
 if TYPE_CHECKING:
     from bigsvm.config import SolverConfig
 
@@ -70,8 +72,9 @@ def next_step(
     if summary["status"] == "converged":
         return f"converged: nothing is left to do; next: {command.evaluate(path)}"
     if summary["status"] == "stopped_early":
+        name = METRIC_NAMES[summary["validation"]["metric"]]
         return (
-            f"stopped early: the validation {summary['validation']['metric']} did not improve for "
+            f"stopped early: the validation {name} did not improve for "
             f"run.stop_early.patience snapshots; next: {command.evaluate(path)}"
         )
     if summary["status"] == "interrupted":
@@ -81,13 +84,14 @@ def next_step(
             f"command resumes: {command.line()}"
         )
     where = f"gap {gap:.1e}, tolerance {tolerance}"
+    since = f" from iteration {summary['iterations'] - dropped:,}" if dropped else ""
     if summary["status"] == "time_limit":
         return (
-            f"not converged ({where}): solver.time_limit was reached; the same command resumes, "
-            f"for as long again: {command.line()}"
+            f"not converged ({where}): solver.time_limit was reached; the same command resumes"
+            f"{since}, for as long again: {command.line()}"
         )
     more = 2 * solver.max_iterations
     return (
-        f"not converged ({where}): solver.max_iterations was reached; a larger one resumes: "
+        f"not converged ({where}): solver.max_iterations was reached; a larger one resumes{since}: "
         f"{command.line(max_iterations=more)}"
     )

@@ -10,6 +10,7 @@ from bigsvm.cluster.workers import connect_if_any
 from bigsvm.config import Config
 from bigsvm.core.errors import ClusterLost, UserError
 from bigsvm.core.labels import n_outputs_for
+from bigsvm.core.messages import shell_command
 from bigsvm.models.evaluation import final_scores
 from bigsvm.models.model import load_model
 from bigsvm.models.scoring import Spec, open_test_set
@@ -150,7 +151,7 @@ def _save_final_model(training: Training, outcome: Outcome, summary: dict[str, A
     if _is_calibrated(run_dir.model):
         training.session.display.log(
             f"warning: {run_dir.model} was calibrated, and its probabilities are not those of the "
-            f"new model: run python -m bigsvm.calibrate {run_dir.path} again"
+            f"new model: run {shell_command('calibrate', run_dir.path)} again"
         )
     training.save_model(outcome.final, run_dir.model, is_last=True, relative_gap=gap)
     if training.validation is not None:
@@ -171,8 +172,8 @@ def _add_test_scores(summary: dict[str, Any], run_dir: RunDir, test: Spec) -> No
         summary |= final_scores(load_model(run_dir.model), test)
     except UserError as error:
         raise UserError(
-            f"{error} (the training is done and its model saved: python -m bigsvm.evaluate "
-            f"{run_dir.path} --test STORE)"
+            f"{error} (the training is done and its model saved: "
+            f"{shell_command('evaluate', run_dir.path)} --test STORE)"
         ) from error
     run_dir.write_summary(summary)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from bigsvm.backends.memory import peak_resident_set
 from bigsvm.core.labels import Classes
+from bigsvm.core.messages import METRIC_NAMES, shell_command
 from bigsvm.core.version import __version__
 from bigsvm.models.evaluation import Majority
 from bigsvm.solvers.diagnosis import diagnose
@@ -14,7 +15,6 @@ from bigsvm.solvers.solve import Outcome
 from bigsvm.terminal.logs import print_result
 from bigsvm.training.display import Display
 from bigsvm.training.loop import Training
-from bigsvm.training.validation import NAMES
 
 
 def summarise(training: Training, outcome: Outcome, classes: Classes) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def print_summary(summary: dict[str, Any], path: Path, next_step: str) -> None:
     if summary["status"] != "interrupted":
         print_result(f"model: {path / 'model.safetensors'}")
     if validation := summary.get("validation"):
-        best, name = validation["best"], NAMES[validation["metric"]]
+        best, name = validation["best"], METRIC_NAMES[validation["metric"]]
         print_result(
             f"best on {validation['rows']:,} validation rows: iteration {best['iteration']:,}, "
             f"{name} {100 * best[validation['metric']]:.2f} %: {path / 'best.safetensors'}"
@@ -135,7 +135,7 @@ def print_finished(summary: dict[str, Any], path: Path) -> None:
         f"{more}, --fresh starts over"
     )
     print_result(
-        f"model: {path / 'model.safetensors'}; snapshots: python -m bigsvm.evaluate {path}"
+        f"model: {path / 'model.safetensors'}; snapshots: {shell_command('evaluate', path)}"
     )
 
 

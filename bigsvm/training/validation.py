@@ -20,6 +20,7 @@ import numpy as np
 from bigsvm.config import Config, StopEarlyConfig
 from bigsvm.core.errors import UserError
 from bigsvm.core.labels import Classes, class_codes
+from bigsvm.core.messages import METRIC_NAMES
 from bigsvm.files.atomic import atomic_write, open_no_symlink
 from bigsvm.models.model import Model, load_model
 from bigsvm.models.scores import Scores, scores_of, scores_of_classes
@@ -31,9 +32,6 @@ from bigsvm.training.run_dir import RunDir
 
 CHUNK_ROWS = 16_384
 METRIC = "auc"  # of the best model, if run.stop_early names no other
-NAMES = {
-    "auc": "AUC", "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "f1": "F1"
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -197,7 +195,9 @@ class Validation:
         is_best = self.best is line
         if is_best:
             self._keep(path)
-        shown = [f"{NAMES[key]} {100 * line[key]:.2f} %" for key in NAMES if key != "f1"]
+        shown = [
+            f"{METRIC_NAMES[key]} {100 * line[key]:.2f} %" for key in METRIC_NAMES if key != "f1"
+        ]
         self._log(
             f"validation at iteration {line['iteration']:,}: {', '.join(shown)}"
             + (", the best so far" if is_best else "")
@@ -205,7 +205,7 @@ class Validation:
 
     def summary(self) -> dict[str, Any]:
         """What summary.json says of it: the scores of the last and of the best model."""
-        wanted = ("iteration", *NAMES)
+        wanted = ("iteration", *METRIC_NAMES)
         found: dict[str, Any] = {"rows": len(self._rows.codes), "metric": self.metric}
         for name, line in (("last", self._lines[-1]), ("best", self.best)):
             found[name] = {key: line[key] for key in wanted}  # type: ignore[index]
@@ -236,7 +236,7 @@ class Validation:
             for text in file:
                 with suppress(ValueError, TypeError, KeyError):  # cut off, or not written by us
                     line = json.loads(text)
-                    numbers = [float(line[key]) for key in ("iteration", *NAMES)]
+                    numbers = [float(line[key]) for key in ("iteration", *METRIC_NAMES)]
                     if line["rows"] == self._rows.identity and np.isfinite(numbers).all():
                         lines.append(line | {"final": bool(line["final"])})
         return lines

@@ -10,6 +10,7 @@ from bigsvm.cluster.workers import connect_if_any
 from bigsvm.config import Config
 from bigsvm.core.compiled import available_threads
 from bigsvm.core.errors import ClusterLost
+from bigsvm.core.messages import shell_command
 from bigsvm.files.atomic import write_text
 from bigsvm.kernels import warm_up
 from bigsvm.preparation.data_sets import absolute_spec, dataset_spec, resolve_data
@@ -176,7 +177,7 @@ def _write_results(
     for key in edges_reached(order[0], grid.C, tuning.sigmas):
         print(f"the best {key} is at the edge of its grid: extend tune.{key}")
     print(f"table: {run_dir.table}; picture: {run_dir.heat_map(order[0].algorithm)}")
-    print_result(f"train the best: python -m bigsvm.train {run_dir.best}")
+    print_result(f"train the best: {shell_command('train', run_dir.best)}")
 
 
 def _best_config(config: Config, best: Point, run_dir: TuneDir) -> str:

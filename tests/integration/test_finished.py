@@ -1,11 +1,12 @@
 """A finished run that is started again says so, and changes nothing."""
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from bigsvm import load_model
+from bigsvm import cli, load_model
 from tests.support.trainings import Train, everything, final, reported, summary
 
 
@@ -38,6 +39,29 @@ def test_a_run_at_its_limit_stays_as_it_is(train: Train, halfway: Path) -> None:
     assert everything(halfway) == before
     train(halfway, "solver.max_iterations=700")
     assert everything(halfway) == before, "what is done is not undone"
+
+
+def test_a_limit_within_a_subproblem_is_an_end_too(
+    config: Path, stores: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """The newest checkpoint is older than the model: the block schedule saves between passes."""
+    run, asked = tmp_path / "run", ["--set", "solver.schedule=block"]
+    asked += ["--set", "solver.hot_set=200", "--run-dir", str(run), "--set"]
+    assert cli.main(["train", str(config), *asked, "solver.max_iterations=900"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    resumes = re.search(r"a larger one resumes from iteration ([\d,]+): ", last)
+    assert resumes and int(resumes[1].replace(",", "")) < 900
+    before = everything(run)
+    for limit in (900, 500):
+        assert cli.main(["train", str(config), *asked, f"solver.max_iterations={limit}"]) == 0
+        assert capsys.readouterr().out.startswith("already max_iterations after 900 iterations")
+    assert everything(run) == before, "train_seconds, too"
+    # As a kill would leave it after the limit was raised: the summary is older than the checkpoint.
+    ended = (run / "summary.json").read_bytes()
+    assert cli.main(["train", str(config), *asked, "solver.max_iterations=1800"]) == 0
+    (run / "summary.json").write_bytes(ended)
+    assert cli.main(["train", str(config), *asked, "solver.max_iterations=1800"]) == 0
+    assert summary(run)["iterations"] == 1800
 
 
 def test_fresh_begins_anew_all_the_same(train: Train, converged: Path, straight: Path) -> None:

@@ -179,3 +179,67 @@ def test_a_threshold_is_for_two_classes(
     asked = [tmp_path / "run/model.safetensors", data_dir / "iris.data", tmp_path / "o.csv"]
     assert cli.main(["predict", *map(str, asked), "--threshold", "1"]) == 2
     assert "--threshold: is for two classes, and the model has 3" in capsys.readouterr().err
+
+
+def test_a_folder_and_a_pattern_of_parts(folder: Path, data_dir: Path, tmp_path: Path) -> None:
+    rows = rows_of(data_dir)
+    (tmp_path / "parts").mkdir()
+    rows[:300].to_parquet(tmp_path / "parts/1.parquet")
+    rows[300:][rows.columns[::-1]].to_csv(tmp_path / "parts/2.csv", index=False)
+    whole, made = tmp_path / "whole.parquet", tmp_path / "made.parquet"
+    command("predict", folder / "run", folder / "rows.parquet", whole, "--keep", "id")
+    command("predict", folder / "run", tmp_path / "parts", made, "--keep", "id")
+    pd.testing.assert_frame_equal(pd.read_parquet(made), pd.read_parquet(whole))
+    command("predict", folder / "run", tmp_path / "parts/[12].*", made, "--keep", "id",
+            "--overwrite")  # fmt: skip
+    assert made.read_bytes() == whole.read_bytes()
+    command("calibrate", folder / "run", "--on", tmp_path / "parts", "--out",
+            tmp_path / "c.safetensors")  # fmt: skip
+
+
+def test_kept_columns_of_other_types_in_other_parts(
+    folder: Path, data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    rows = rows_of(data_dir)
+    (tmp_path / "parts").mkdir()
+    rows[:300].to_parquet(tmp_path / "parts/1.parquet")
+    rows[300:].assign(id="x").to_parquet(tmp_path / "parts/2.parquet")
+    asked = ["predict", str(folder / "run"), str(tmp_path / "parts"), str(tmp_path / "o.csv")]
+    assert cli.main([*asked, "--keep", "id"]) == 2
+    assert "parts have other types in other files" in capsys.readouterr().err
+    assert not (tmp_path / "o.csv").exists()
+
+
+def test_a_new_category_is_a_choice_at_prediction_too(
+    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    table = magic_table(data_dir, 600)
+    table["kind"] = table["fAlpha"].gt(20).map({True: "wide", False: "narrow"})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    command("prepare", tmp_path / "t.csv", tmp_path / "t.zarr", "--label-column", "class",
+            "--categorical", "kind")  # fmt: skip
+    command("init", tmp_path / "t.zarr", "--out", tmp_path / "t.yaml")
+    command("train", tmp_path / "t.yaml", "--run-dir", tmp_path / "run")
+    table.loc[5, "kind"] = "round"
+    table.to_csv(tmp_path / "new.csv", index=False)
+    asked = ["predict", str(tmp_path / "run"), str(tmp_path / "new.csv"), str(tmp_path / "o.csv")]
+    assert cli.main(asked) == 2
+    error = capsys.readouterr().err
+    assert "no training row has 'round'; correct it, or prepare or predict with --unseen" in error
+    command(*asked, "--unseen", "ignore")
+    assert len(pd.read_csv(tmp_path / "o.csv")) == 600
+
+
+def test_rare_positives_are_not_judged_by_accuracy_alone(
+    folder: Path, data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    rows = rows_of(data_dir)
+    rare = pd.concat([rows[rows["class"] == "g"][:390], rows[rows["class"] == "h"][:10]])
+    rare.to_csv(tmp_path / "rare.csv", index=False)
+    capsys.readouterr()
+    command("predict", folder / "run", tmp_path / "rare.csv", tmp_path / "o.csv")
+    said = capsys.readouterr()
+    found = pd.read_csv(tmp_path / "o.csv")["label"].to_numpy() == rare["class"].to_numpy()
+    of_each = (found[:390].mean() + found[390:].mean()) / 2
+    assert f"accuracy {100 * found.mean():.2f} %, balanced {100 * of_each:.2f} %; " in said.out
+    assert "warning: no better than always predicting 'g', which is right in 97.50 %" in said.err

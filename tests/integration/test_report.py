@@ -88,6 +88,11 @@ def test_the_page_draws_every_figure_without_errors_or_network(
             "training time",
         ]
     assert sum(name.startswith(("ROC", "Precision and recall", "Cal")) for name in figures) == 3
+    # The curve of a class always predicted spans the figure, and bins of a calibration are dots.
+    level = "figure[data-figure='Accuracy / iteration'] g[clip-path] path.reference"
+    assert browser.run(f'document.querySelector("{level}").getBBox().width') > 300
+    dots = "figure[data-figure^=Calibration] g[clip-path] circle"
+    assert browser.run(f"document.querySelectorAll('{dots}').length") > 0
     drawn = "[...document.querySelectorAll('figure')].every(f => f.querySelector('path.curve'))"
     assert browser.run(drawn)
     assert browser.run("document.querySelectorAll('table.confusion').length") == 2

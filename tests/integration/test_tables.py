@@ -322,6 +322,8 @@ def test_a_test_file_is_encoded_as_the_training_file(data_dir: Path, tmp_path: P
         ("t.csv", ["--ignore", "id", "--missing", "mean"], "column 'angle': "),
         ("t.csv", ["--ignore", "id", "--ignore", "angle"], "column 'fWidth': the value is missing"),
         ("t.csv", ["--ignore", "name"], "--ignore name: t.csv has no such column; it has 'id'"),
+        ("t.csv", ["--ignore", "fWdth"], "t.csv has no such column; did you mean 'fWidth'?"),
+        ("t.csv", ["--label-column", "clas"], "for the labels; did you mean 'class'?"),
         ("t.csv", ["--ignore", "class"], "'class' is that of the labels"),
         ("t.csv", ["--features", "fSize,zz"], "--features zz: t.csv has no such column"),
         ("t.csv", ["--categorical", "zz"], "--categorical zz: t.csv has no such column"),
@@ -403,3 +405,25 @@ def test_unseen_values_are_refused_unless_ignored(tmp_path: Path) -> None:
     assert cli.main([*asked, "--unseen", "ignore"]) == 0
     x, _, _ = rows_of(tmp_path / "t.zarr", "test")
     np.testing.assert_array_equal(x, [[1, 0, 1], [0, 0, 2]])
+
+
+@pytest.mark.parametrize("form", ["parquet", "feather"])
+def test_the_index_of_a_data_frame_is_no_feature(data_dir: Path, tmp_path: Path, form: str) -> None:
+    """pandas writes it as the last column, which would otherwise be that of the labels."""
+    table = messy(data_dir).set_index("id")
+    path = tmp_path / f"t.{form}"
+    if form == "parquet":
+        table.to_parquet(path)
+    else:
+        pyarrow.feather.write_feather(pa.Table.from_pandas(table), path)
+    command("prepare", path, tmp_path / "t.zarr", *OPTIONS[4:])
+    _, names, _ = rows_of(tmp_path / "t.zarr", "train")
+    assert "fSize" in names and not any(name.startswith("id") for name in names)
+    with open_dataset(tmp_path / "t.zarr/train") as data:
+        assert data.label_column == "class"
+    table.drop(columns="class").to_parquet(tmp_path / "new.parquet")
+    command("init", tmp_path / "t.zarr", "--out", tmp_path / "t.yaml")
+    command("train", tmp_path / "t.yaml", "--run-dir", tmp_path / "run")
+    asked = ["predict", tmp_path / "run", tmp_path / "new.parquet", tmp_path / "o.csv"]
+    command(*asked, "--keep", "id")
+    assert pd.read_csv(tmp_path / "o.csv")["id"].tolist() == table.index.tolist()

@@ -96,7 +96,7 @@ def test_started_again_it_says_so_and_a_larger_patience_continues(
     run = tmp_path / "run"
     path = write(folder, {"validation_fraction": 0.25})
     command("train", path, "--run-dir", run)
-    assert "stopped early: the validation auc" in capsys.readouterr().out
+    assert "stopped early: the validation AUC" in capsys.readouterr().out
     before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
     command("train", path, "--run-dir", run, "--set", "solver.max_iterations=5000")
     assert "already stopped_early" in capsys.readouterr().out
@@ -213,7 +213,7 @@ def test_mistakes_are_one_line(
 def test_other_rows_held_out_are_another_run(folder: Path, capsys: pytest.CaptureFixture) -> None:
     path = write(folder, {"validation_fraction": 0.3})
     assert cli.main(["train", str(path), "--run-dir", str(folder / "run")]) == 2
-    assert "validation_fraction was 0.25 and is now 0.3" in capsys.readouterr().err
+    assert "data.validation_fraction was 0.25 and is now 0.3" in capsys.readouterr().err
     command("calibrate", folder / "run", "--on", "validation", "--out", folder / "c.safetensors")
     assert cli.main(["calibrate", str(folder / "c.safetensors"), "--on", "validation"]) == 2
     assert "is no run directory" in capsys.readouterr().err

@@ -95,3 +95,8 @@ def test_the_majority_and_its_warning() -> None:
     assert "'no', which is right in 75.00 %; try" in str(majority.warning(0.75, 0.5))
     told = str(majority.warning(0.7, 0.65))
     assert "by accuracy" in told and "class_weight" not in told, "it may well be set"
+
+
+def test_of_one_class_alone_there_is_no_baseline() -> None:
+    assert Majority("a", 1.0).warning(1.0, 1.0) is None
+    assert Majority("a", 0.9).warning(0.9, 0.5) is not None

@@ -56,7 +56,7 @@ function decades(low, high) {
 
 // A line chart. series: [{name, colour, dash, points: [[x, y], ...]}]; references: [{name, points}];
 // marks: [{name, colour, at: [x, y]}].
-function chart({ title, xName, yName, series, x = number, y = number, log = false, box, references = [], marks = [], of }) {
+function chart({ title, xName, yName, series, x = number, y = number, log = false, box, references = [], marks = [], dots = !box, of }) {
   const id = `${title} / ${xName}`;
   series = series.map((s) => ({ ...s, points: s.points.filter(([a, b]) => a !== null && b !== null && (!log || b > 0)) })).filter((s) => s.points.length);
   if (!series.length) return null;
@@ -89,7 +89,7 @@ function chart({ title, xName, yName, series, x = number, y = number, log = fals
   for (const r of references) inside.append(node("path", { class: "reference", d: line(r.points) }));
   for (const s of series) {
     inside.append(node("path", { class: "curve", d: line(s.points), style: `stroke: ${s.colour}`, "stroke-dasharray": s.dash ?? "" }));
-    if (s.points.length <= 40 && !box) for (const [a, b] of s.points) inside.append(node("circle", { cx: px(a), cy: py(b), r: 2.4, style: `fill: ${s.colour}` }));
+    if (s.points.length <= 40 && dots) for (const [a, b] of s.points) inside.append(node("circle", { cx: px(a), cy: py(b), r: 2.4, style: `fill: ${s.colour}` }));
   }
   for (const m of marks) inside.append(node("circle", { cx: px(m.at[0]), cy: py(m.at[1]), r: 4.5, style: `fill: ${m.colour}; stroke: var(--page)` }));
 
@@ -146,7 +146,7 @@ function interact({ figure, svg, series, px, py, x, y, xName, id, range: [x0, x1
     tip.replaceChildren(node("div", { class: "soft" }, `${xName}: ${x(shown)}`));
     series.forEach((s, k) => {
       cursor.append(node("circle", { cx: px(nearest[k][0]), cy: py(nearest[k][1]), r: 3.5, style: `fill: ${s.colour}` }));
-      const label = node("div", {}, `${s.name ? `${s.name}: ` : ""}${y(nearest[k][1])}`);
+      const label = node("div", {}, `${s.name ? `${s.name}: ` : ""}${y(nearest[k][1])}${nearest[k].length > 2 ? ` of ${number(nearest[k][2])} rows` : ""}`);
       label.style.color = s.colour;
       tip.append(label);
     });
@@ -204,7 +204,7 @@ function overBoth(title, runs, lines, options = {}) {
       };
     })).filter(Boolean);
     const xs = series.flatMap((s) => s.points.map((p) => p[0])).filter((v) => v !== null);
-    const references = xs.length ? (options.levels ?? []).map(([name, level]) => ({ name, points: range(xs).map((v) => [v, level]) })) : [];
+    const references = xs.length ? (options.levels ?? []).map(([name, level]) => ({ name, points: range([0, ...xs]).map((v) => [v, level]) })) : [];
     return figureOf({ title, xName, x, series, references, ...options.chart });
   }).filter(Boolean);
 }
@@ -248,10 +248,10 @@ function confusion(run, many) {
 
 function unitSquare(title, runs, table, xName, yName, columns, options = {}) {
   const some = runs.map((run, r) => [run, r]).filter(([run]) => run[table]);
-  const series = some.map(([run, r]) => ({ name: runs.length > 1 ? run.label : "", colour: colour(r), points: run[table][columns[0]].map((v, i) => [v, run[table][columns[1]][i]]) }));
+  const series = some.map(([run, r]) => ({ name: runs.length > 1 ? run.label : "", colour: colour(r), points: run[table][columns[0]].map((v, i) => [v, ...columns.slice(1).map((c) => run[table][c][i])]) }));
   const marks = options.at ? some.filter(([run]) => run[table][options.at]).map(([run, r]) => ({ name: runs.length > 1 ? "" : "the model's threshold", colour: colour(runs.length > 1 ? r : 1), at: run[table][options.at] })) : [];
   const references = options.references ?? [{ name: options.reference, points: [[0, 0], [1, 1]] }];
-  return figureOf({ title, xName: `${xName} (vertical: ${yName})`, series, marks, references, x: percent, y: percent, box: [0, 1, 0, 1.01] });
+  return figureOf({ title, xName: `${xName} (vertical: ${yName})`, series, marks, references, x: percent, y: percent, box: [0, 1, 0, 1.01], dots: options.dots });
 }
 
 function card(run, k) {
@@ -289,7 +289,7 @@ function draw({ title, made, runs }) {
           unitSquare(`ROC curve${positive && ` of class ${positive}`}`, runs, "curves", "false positive rate", "recall", ["false_positive_rate", "recall"], { at: "roc_at", reference: "chance" }),
           unitSquare(`Precision and recall${positive && ` of class ${positive}`}`, runs, "curves", "recall", "precision", ["recall", "precision"], { at: "pr_at", references: base.map((v) => ({ name: "chance", points: [[0, v], [1, v]] })) }),
         ] : [],
-        runs.some((run) => run.calibration) ? unitSquare("Calibration", runs, "calibration", "predicted probability", "share of such rows", ["probability", "share"], { reference: "perfectly calibrated" }) : [],
+        runs.some((run) => run.calibration) ? unitSquare("Calibration", runs, "calibration", "predicted probability", "share of such rows", ["probability", "share", "rows"], { reference: "perfectly calibrated", dots: true }) : [],
       )),
     runs.some((run) => run.confusion) ? section("Confusion matrix", ...runs.filter((run) => run.confusion).map((run) => confusion(run, runs.length > 1))) : null,
     section("Work and memory", compared(runs, "work"),
