@@ -109,6 +109,23 @@ def _checkerboard(n: int, d: int, cells: int, flipped: float) -> Split:
     return _standardize((X[:n], y[:n], X[n:], y[n:]))
 
 
+def _overlapping(n: int, d: int) -> Split:
+    """Two Gaussians, their centres one deviation apart."""
+    draw = np.random.default_rng(0)
+    y = np.where(draw.uniform(size=n + 20_000) < 0.5, 1, -1).astype(np.int8)
+    centres = draw.normal(size=(2, d))
+    centres /= np.linalg.norm(centres[0] - centres[1])
+    X = (draw.normal(size=(len(y), d)) + centres[(y + 1) // 2]).astype(np.float32)
+    return X[:n], y[:n], X[n:], y[n:]
+
+
+def _isolated(n: int, d: int) -> Split:
+    """Rows of a Cauchy distribution, of which many are far from all others."""
+    X = np.random.default_rng(0).standard_cauchy((n + 20_000, d)).astype(np.float32)
+    y = np.where(X.sum(axis=1) > 0, 1, -1).astype(np.int8)
+    return X[:n], y[:n], X[n:], y[n:]
+
+
 def _libsvm(train: str, test: str | None, n_train: int = 0, standardize: bool = False) -> Split:
     from sklearn.datasets import load_svmlight_file
 
@@ -153,6 +170,8 @@ DATA_SETS: dict[str, Callable[[], Split]] = {
     "covtype 50k [0,1]": lambda: _covtype(50_000, "minmax"),
     "board 2-d 40x40": lambda: _checkerboard(60_000, 2, 40, 0.02),
     "board 4-d": lambda: _checkerboard(100_000, 4, 3, 0.05),
+    "overlapping": lambda: _overlapping(40_000, 5),
+    "isolated": lambda: _isolated(50_000, 5),
     "a9a": lambda: _libsvm("a9a", "a9a.t"),
     "elec": lambda: _csv("elec.csv", 36_312, "1", header=True),
     "miniboone": _miniboone,
@@ -173,12 +192,17 @@ PROBLEMS = [
     Problem("covtype 50k", 10, rbf_gamma(0.7)),
     Problem("covtype 50k", 1, rbf_gamma(0.7)),
     Problem("covtype 50k", 100, rbf_gamma(2)),
+    Problem("covtype 50k", 0.1, rbf_gamma(1.5)),
     Problem("covtype 50k [0,1]", 32, 32),
     Problem("covtype 100k", 1, rbf_gamma(0.7)),
     Problem("board 2-d 40x40", 10, rbf_gamma(0.05)),
     Problem("board 2-d 40x40", 1, rbf_gamma(0.1)),
     Problem("board 4-d", 1, rbf_gamma(0.3)),
     Problem("board 4-d", 10, rbf_gamma(0.5)),
+    Problem("overlapping", 0.1, rbf_gamma(1)),
+    Problem("overlapping", 10, rbf_gamma(1)),
+    Problem("isolated", 1, rbf_gamma(0.3)),
+    Problem("isolated", 10, rbf_gamma(1)),
     Problem("a9a", 1, rbf_gamma(8)),
     Problem("a9a", 32, rbf_gamma(8)),
     Problem("elec", 10, rbf_gamma(0.5)),
