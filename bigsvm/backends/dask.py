@@ -5,6 +5,7 @@ that moved and receives its products; nothing stays on the cluster.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -49,6 +50,10 @@ class DaskBackend:
         Products so far, each of which is a pass over the data.
     overhead : float
         Seconds of these passes in which the slowest worker was not computing.
+    worker_seconds : Counter
+        Seconds that each worker has computed, by address.
+    busy_seconds : float
+        The same of the slowest worker in each request, which the others and the driver wait for.
     """
 
     def __init__(
@@ -65,6 +70,8 @@ class DaskBackend:
         self.rows_at_once = rows_at_once
         self.kernel_values = KernelCounter()
         self.passes, self.overhead = 0, 0.0
+        self.worker_seconds: Counter[str] = Counter()
+        self.busy_seconds = 0.0
         self._dataset = dataset
         self._store = store
         self._kernel = kernel
@@ -159,6 +166,9 @@ class DaskBackend:
                     shards.append(shard)
             answers = self._cluster.compute(function, calls)
             if answers is not None:
+                for (address, _), (seconds, _) in zip(calls, answers, strict=True):
+                    self.worker_seconds[address] += seconds
+                self.busy_seconds += max((seconds for seconds, _ in answers), default=0.0)
                 return [(s, *answer) for s, answer in zip(shards, answers, strict=True)]
 
     def _shards(self, workers: dict[str, int]) -> list[tuple[str, RowShard]]:

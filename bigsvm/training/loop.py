@@ -59,7 +59,12 @@ class Stopwatch:
     @property
     def training(self) -> float:
         """Seconds of training, over all processes of the run."""
-        return self.earlier + self._not_compiling() - self._start
+        return self.earlier + self.this_process
+
+    @property
+    def this_process(self) -> float:
+        """Seconds of training of this process."""
+        return self._not_compiling() - self._start
 
     def _not_compiling(self) -> float:
         return time.monotonic() - self._compile_timer.seconds

@@ -5,6 +5,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bigsvm.backends import Backend
+from bigsvm.backends.dask import DaskBackend
 from bigsvm.backends.memory import peak_resident_set
 from bigsvm.core.labels import Classes
 from bigsvm.core.messages import METRIC_NAMES, shell_command
@@ -41,7 +43,22 @@ def summarise(training: Training, outcome: Outcome, classes: Classes) -> dict[st
         "work": round(training.kernel_values / (backend.n * state.n_support), 2),
         "versions": _versions(),
         **({"overhead_seconds_a_pass": round(overhead, 6)} if overhead is not None else {}),
+        "shares": _shares(backend, training.session.stopwatch.this_process),
         **({"classes": _by_class(training, outcome, classes)} if len(classes) > 2 else {}),
+    }
+
+
+def _shares(backend: Backend, seconds: float) -> dict[str, Any]:
+    """Of the time of this process, the driver's share, and of each worker that of computing.
+
+    The driver's is the time in which no worker computed; without a cluster, all of it.
+    """
+    if not isinstance(backend, DaskBackend):
+        return {"driver": 1.0}
+    workers = sorted(backend.worker_seconds.items())
+    return {
+        "driver": round(max(0.0, 1 - backend.busy_seconds / seconds), 3),
+        **{address: round(computing / seconds, 3) for address, computing in workers},
     }
 
 
@@ -96,6 +113,12 @@ def print_summary(summary: dict[str, Any], path: Path, next_step: str) -> None:
     if overhead := summary.get("overhead_seconds_a_pass"):
         print_result(
             f"cluster: a pass took {1e3 * overhead:.0f} ms longer than its slowest worker computed"
+        )
+    if len(shares := summary["shares"]) > 1:
+        of_workers = ", ".join(f"{100 * share:.0f}" for share in list(shares.values())[1:])
+        print_result(
+            f"cluster: the driver alone took {100 * shares['driver']:.0f} % of the time, and the "
+            f"workers computed in {of_workers} % of it"
         )
     if summary["status"] != "interrupted":
         print_result(f"model: {path / 'model.safetensors'}")

@@ -65,8 +65,8 @@ STREAMED = [
 FORMS = {"one chunk.zarr": 10_000, "small chunks.zarr": 64, "chunks.h5": 100}
 # These differ when a run was resumed: kernel columns are computed again.
 TIMES = (
-    "train_seconds", "peak_rss_bytes", "overhead_seconds_a_pass", "seconds", "rss", "kernel_values",
-    "work",
+    "train_seconds", "peak_rss_bytes", "overhead_seconds_a_pass", "shares", "seconds", "rss",
+    "kernel_values", "work",
 )  # fmt: skip
 
 

@@ -227,6 +227,8 @@ def test_tls(certificate: dict[str, str], train: Train, straight: Path, tmp_path
             == (straight / "snapshots" / "model-00000300.safetensors").read_bytes()
         )
         assert summary(tmp_path / "run")["overhead_seconds_a_pass"] > 0
+        driver, *workers = summary(tmp_path / "run")["shares"].values()
+        assert 0 < driver < 1 and workers and all(0 < share < 1 for share in workers)
         plain = processes.address.replace("tls://", "tcp://")
         refusal = one_line(train(tmp_path / "no", *few, f"cluster.address={plain}", code=2))
         assert "no Dask scheduler answers there" in refusal
