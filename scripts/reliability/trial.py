@@ -204,12 +204,12 @@ class Trial:
         self.deviations.append((kind, words))
 
     def _check_nothing_lost(self, saved: int, attempt: Attempt, code: int) -> None:
-        done = r"(?:resuming at iteration|already \w+ after) ([\d,]+)"
-        went_on = re.search(done, attempt.said)
-        if went_on:
+        # A run that is done may have ended within a subproblem, after what is saved to resume from.
+        resumed = re.search(r"(resuming at iteration|already \w+ after) ([\d,]+)", attempt.said)
+        if resumed:
             self.resumes += 1
-            at = int(went_on[1].replace(",", "").strip())
-            if at != saved:
+            at = int(resumed[2].replace(",", "").strip())
+            if at < saved or (at > saved and resumed[1].startswith("resuming")):
                 self.deviates(LOST, f"it resumed at iteration {at}, with {saved} saved")
         elif code == 0 and saved >= 0 and not attempt.hung_up:  # what it said then was not heard
             self.deviates(LOST, f"it started over, with iteration {saved} saved")
