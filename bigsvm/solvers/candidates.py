@@ -12,13 +12,14 @@ def draw_candidates(
     most: int,
     waited: int | None,
 ) -> np.ndarray:
-    """Idle patterns that wait to join, and others near them where fewer and fewer should wait.
+    """Idle patterns that wait to join, and others near them where those that wait do not get fewer.
 
     Solving a subproblem lifts the derivatives of those that wait, and most no longer have to join.
     The same change may lower those of others that were left out; they wait at the next pass, the
     first ones at the one after it, and so on, with hardly any of them joining. With some of both in
-    one subproblem, a solution is found that suits both. So unless half as many wait as before, as
-    many again are included of those that are no farther above the bar than the lowest is below it.
+    one subproblem, a solution is found that suits both. So where most candidates of the last one did
+    not join, and still more than half as many wait, as many again are included of those that are no
+    farther above the bar than the lowest is below it.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ def draw_candidates(
     most : int
         The most to include of those that wait. They are drawn, because the lowest are outliers.
     waited : int or None
-        How many waited at the pass before, if that was over the same patterns.
+        How many waited before the last subproblem, if most of its candidates did not join.
 
     Returns
     -------
