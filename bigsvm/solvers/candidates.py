@@ -12,7 +12,7 @@ def draw_candidates(
     most: int,
     waited: int | None,
 ) -> np.ndarray:
-    """Idle patterns that wait to join, and others near them where those that wait do not get fewer.
+    """Idle patterns that wait to join, and others near them where those do not get fewer.
 
     Solving a subproblem lifts the derivatives of those that wait, and most no longer have to join.
     The same change may lower those of others that were left out; they wait at the next pass, the
