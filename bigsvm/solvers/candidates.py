@@ -17,9 +17,9 @@ def draw_candidates(
     Solving a subproblem lifts the derivatives of those that wait, and most no longer have to join.
     The same change may lower those of others that were left out; they wait at the next pass, the
     first ones at the one after it, and so on, with hardly any of them joining. With some of both in
-    one subproblem, a solution is found that suits both. So where most candidates of the last one did
-    not join, and still more than half as many wait, as many again are included of those that are no
-    farther above the bar than the lowest is below it.
+    one subproblem, a solution is found that suits both. So where most candidates of the last one
+    did not join, and still more than half as many wait, as many again are included of those that
+    are no farther above the bar than the lowest is below it.
 
     Parameters
     ----------
